@@ -48,3 +48,24 @@ def test_a_key_as_an_argument_is_rejected_and_redacted() -> None:
 
 def test_placeholder_keys_are_allowed_as_arguments() -> None:
     reject_key_arguments({"api_key": "EMPTY", "model": "x"}, variables=["SOME_KEY"])
+
+
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [
+        ("sk-schl\u00fcssel-4711", "other than printable ASCII"),
+        ("sk-\u4f60\u597d-4711", "other than printable ASCII"),
+        ("sk-first-line\nsk-second-line", "several lines"),
+        ("sk-first-line\r\nX-Injected: yes", "several lines"),
+        ("sk-with-\x00-4711", "other than printable ASCII"),
+    ],
+)
+def test_a_key_that_no_header_can_contain_is_rejected(
+    key: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.environ", {"SOME_KEY": key})
+    with pytest.raises(InvalidOption, match=says) as caught:
+        find_key(["SOME_KEY"])
+    assert "SOME_KEY" in caught.value.where
+    assert not any(line in str(caught.value) for line in key.splitlines())
+    assert not any(line in redact(f"the server says {key}") for line in key.splitlines())

@@ -11,9 +11,9 @@ from tests.making import ask, write_choices, write_task
 
 import assay
 from assay.core.errors import InvalidOption
-from assay.core.messages import Prompt
-from assay.core.requests import Generate, Likelihood, Settings
-from assay.core.responses import LogProbability, Outcome, Response
+from assay.core.records.messages import Prompt
+from assay.core.records.requests import Generate, Likelihood, Settings
+from assay.core.records.responses import LogProbability, Outcome, Response
 from assay.models.dummy import DummyModel
 
 

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from assay.core.errors import MediaError
-from assay.core.messages import Audio, Image, Media, Message, Prompt, Text
-from assay.core.requests import Generate, Likelihood, Request, Settings
-from assay.core.responses import Failure, Outcome, Response
+from assay.core.records.messages import Audio, Image, Media, Message, Prompt, Text
+from assay.core.records.requests import Generate, Likelihood, Request, Settings
+from assay.core.records.responses import Failure, Outcome, Response
 from assay.models.media_to_text import transcribe_media
 
 IMAGE = Image(digest="d", load=lambda: None, source="x.png")

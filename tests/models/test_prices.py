@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from assay.core.errors import InvalidOption
-from assay.core.responses import Usage
+from assay.core.records.responses import Usage
 from assay.models.prices import Price, PriceTable, build_billed_name, is_self_hosted, load_prices
 
 

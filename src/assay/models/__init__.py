@@ -198,7 +198,10 @@ def make_model(name: str, arguments: Mapping[str, Any], **common: Any) -> Model:
             where="--batch_api",
             hint="`openai` and `anthropic` have one",
         )
-    given = {key: value for key, value in common.items() if value is not None and key in signature.parameters}
+    accepted = set(signature.parameters)
+    if "rpm" in accepted and any(one.kind is one.VAR_KEYWORD for one in signature.parameters.values()):
+        accepted.add("max_retry_wait")  # a remote model reads it with its other arguments
+    given = {key: value for key, value in common.items() if value is not None and key in accepted}
     template = common.get("chat_template")
     if template is not None and "chat_template" not in signature.parameters:
         raise InvalidOption(

@@ -10,7 +10,14 @@ from typing import Any
 from assay.core.errors import InvalidOption
 from assay.core.secrets import register_secret
 
-__all__ = ["KEYRING_SERVICE", "find_key", "reject_key_arguments", "require_key"]
+__all__ = [
+    "KEYRING_SERVICE",
+    "check_key",
+    "find_key",
+    "is_header_text",
+    "reject_key_arguments",
+    "require_key",
+]
 
 KEYRING_SERVICE = "assay"
 """The keyring service of the keys; the keyring's user name is the name of the environment variable."""
@@ -22,15 +29,48 @@ def find_key(variables: Sequence[str]) -> str | None:
     """Return the key of the first environment variable that is set, else of the keyring; None if there is none.
 
     Registers the key as a secret, so that Assay redacts it in all output.
+
+    Raises:
+        InvalidOption: The key contains a line break or another character that a header cannot contain.
     """
     for variable in variables:
         if found := os.environ.get(variable, "").strip():
-            return register_secret(found)
+            return check_key(found, where=f"environment variable {variable}")
     keyring = _import_keyring()
     for variable in variables if keyring is not None else ():
         if kept := _read_keyring(keyring, variable):
-            return register_secret(kept)
+            return check_key(kept, where=f"keyring entry {variable}")
     return None
+
+
+def check_key(key: str, *, where: str) -> str:
+    """Register a key as a secret and return it.
+
+    Raises:
+        InvalidOption: The key contains a line break or another character that a header cannot contain.
+    """
+    register_secret(key)
+    lines = key.splitlines()
+    for line in lines:
+        register_secret(line.strip())
+    if not is_header_text(key):
+        raise InvalidOption(
+            "the API key contains several lines"
+            if len(lines) > 1
+            else "the API key contains characters other than printable ASCII",
+            where=where,
+            hint="copy the key again; it must be one line of letters, digits and punctuation",
+        )
+    return key
+
+
+def is_header_text(text: str) -> bool:
+    """Return whether a text can be sent in an HTTP header: printable ASCII.
+
+    >>> is_header_text("sk-1"), is_header_text("clé"), is_header_text("two" + chr(10) + "lines")
+    (True, False, False)
+    """
+    return text.isascii() and text.isprintable()
 
 
 def require_key(variables: Sequence[str], *, service: str) -> str:

@@ -15,8 +15,8 @@ from typing import Any
 from assay.core.errors import AssayError, InvalidOption
 from assay.core.fingerprints import digest_text
 from assay.core.ports import Ability, Traits
-from assay.core.requests import Generate, Request
-from assay.core.responses import Failure, LogProbability, Outcome, Response, Usage
+from assay.core.records.requests import Generate, Request
+from assay.core.records.responses import Failure, LogProbability, Outcome, Response, Usage
 from assay.models.tokens import cut_at_stops
 
 __all__ = ["ALL_ABILITIES", "DummyModel", "check_media"]

@@ -7,9 +7,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 from assay.core.errors import MediaError
-from assay.core.messages import Media
-from assay.core.requests import Generate, Request
-from assay.core.responses import Failure, Outcome, Response
+from assay.core.records.messages import Media
+from assay.core.records.requests import Generate, Request
+from assay.core.records.responses import Failure, Outcome, Response
 
 __all__ = ["transcribe_media"]
 

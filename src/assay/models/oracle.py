@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from assay.core.ports import Traits
-from assay.core.requests import Generate, Request
-from assay.core.responses import Failure, LogProbability, Outcome, Response
+from assay.core.records.requests import Generate, Request
+from assay.core.records.responses import Failure, LogProbability, Outcome, Response
 from assay.models.dummy import ALL_ABILITIES, check_media
 from assay.models.tokens import cut_at_stops
 

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from assay.core.errors import InvalidOption
 from assay.core.home import assay_home
-from assay.core.responses import Usage
+from assay.core.records.responses import Usage
 
 __all__ = ["Price", "PriceTable", "build_billed_name", "is_self_hosted", "load_prices"]
 

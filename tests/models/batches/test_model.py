@@ -15,9 +15,9 @@ from tests.models.hosted.services import KEY, Anthropic, OpenAIBatches, Service,
 from tests.models.remote.asking import ask, chat, generate
 
 from assay.core.errors import InvalidOption
-from assay.core.messages import Prompt
-from assay.core.requests import Likelihood
-from assay.core.responses import Failure, Outcome, Response
+from assay.core.records.messages import Prompt
+from assay.core.records.requests import Likelihood
+from assay.core.records.responses import Failure, Outcome, Response
 from assay.models import make_model
 from assay.store.batch_submissions import SubmissionLog
 

@@ -11,11 +11,11 @@ from PIL import Image
 from tests.making import ask
 
 from assay.core.errors import DatasetError, InvalidOption
-from assay.core.messages import Audio, Message, Part, Prompt, Text
-from assay.core.messages import Image as ImagePart
 from assay.core.ports import Model
-from assay.core.requests import Generate, Likelihood, Request, Settings
-from assay.core.responses import Failure, LogProbability, Outcome, Response
+from assay.core.records.messages import Audio, Message, Part, Prompt, Text
+from assay.core.records.messages import Image as ImagePart
+from assay.core.records.requests import Generate, Likelihood, Request, Settings
+from assay.core.records.responses import Failure, LogProbability, Outcome, Response
 from assay.models.embedded import EmbeddedModel
 
 GREEDY = {"until": ["\n"], "max_gen_toks": 20, "do_sample": False}
@@ -186,3 +186,23 @@ def test_usage_and_finish_are_reported() -> None:
     assert outcome.usage is not None
     assert (outcome.usage.input_tokens, outcome.usage.output_tokens) == (10, 4)
     assert outcome.seconds is not None
+
+
+def test_truncated_tokens_are_counted_and_predicted() -> None:
+    text = "word " * 300
+    requests: list[Request] = [
+        generate(Prompt.of_text(text)),
+        likelihood(text, " 7"),
+        generate(Prompt.of_text("2 + 2 =")),
+        likelihood("2 + 2 =", " 4"),
+    ]
+    outcomes = ask(EmbeddedModel(), *requests)
+    usages = [one.usage for one in outcomes if isinstance(one, Response) and one.usage is not None]
+    counts = [one.truncated_tokens for one in usages]
+    assert counts == [len("<" + text) - (1024 - 20), len("<" + text.rstrip()) - (1025 - 3), 0, 0]
+    model = EmbeddedModel()
+    expected = [model.preview_truncation(request) for request in requests]
+    assert [one and (one.tokens, one.truncated_tokens) for one in expected] == [
+        (usages[0].input_tokens, counts[0]), (usages[1].input_tokens, counts[1]), None, None,
+    ]  # fmt: skip
+    assert expected[0] is not None and expected[0].text == text[-1004:]

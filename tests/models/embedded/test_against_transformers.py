@@ -87,8 +87,8 @@ def test_long_texts_agree(engine: EmbeddedEngine, network: Any, processor: Any) 
 def test_chat_prompts_are_the_same_tokens(
     engine: EmbeddedEngine, processor: Any, red_square: Image.Image
 ) -> None:
-    from assay.core.messages import Image as ImagePart
-    from assay.core.messages import Message, Prompt, Text
+    from assay.core.records.messages import Image as ImagePart
+    from assay.core.records.messages import Message, Prompt, Text
     from assay.models.embedded.adapter import SHIPPED_WEIGHTS
     from assay.models.embedded.chat_template import ChatTemplate
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.core.messages import Message, Prompt, Text
-from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
-from assay.core.responses import Outcome
+from assay.core.records.messages import Message, Prompt, Text
+from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
+from assay.core.records.responses import Outcome
 from assay.models.hf import HfModel
 
 __all__ = ["ask", "chat", "generate", "likelihood", "rolling"]

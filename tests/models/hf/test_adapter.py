@@ -17,9 +17,9 @@ from tests.models.hf.hf_requests import ask, chat, generate, likelihood, rolling
 from tests.models.hf.tiny_checkpoints import tiny_checkpoint
 
 from assay.core.errors import DatasetError, InvalidOption, UnsupportedRequest, UserError
-from assay.core.messages import Image, Message, Prompt
-from assay.core.requests import Request
-from assay.core.responses import Failure, LogProbability, Outcome, Response
+from assay.core.records.messages import Image, Message, Prompt
+from assay.core.records.requests import Request
+from assay.core.records.responses import Failure, LogProbability, Outcome, Response
 from assay.models import make_model
 from assay.models.hf import HfModel
 
@@ -90,6 +90,42 @@ def test_a_long_context_is_truncated_on_the_left() -> None:
     (found,) = ask(tiny_checkpoint(), [likelihood("the sky is " * 30, "blue")], max_length=20)
     count = len(encode(" blue", add_special_tokens=False))
     assert close(value(found), compute_expected("llama", encode("the sky is " * 30 + "blue")[-21:], count))
+
+
+@pytest.mark.parametrize("kind", ["llama", "t5"])
+def test_truncated_tokens_are_counted_and_predicted(kind: str) -> None:
+    text = "the sky is " * 30
+    requests: list[Request] = [
+        likelihood(text, "blue"),
+        generate(text, max_gen_toks=8),
+        likelihood("the sky is", " blue"),
+        generate("the sky is", max_gen_toks=8),
+        rolling(text),
+    ]
+    if kind == "t5":
+        requests.pop()
+    usages = [
+        one.usage for one in ask(tiny_checkpoint(kind), requests, max_length=32) if isinstance(one, Response)
+    ]
+    assert len(usages) == len(requests)
+    counts = [one.truncated_tokens for one in usages if one is not None]
+    assert counts[0] > 0 and counts[1] > 0
+    assert not any(counts[2:])
+    model = HfModel(pretrained=str(tiny_checkpoint(kind)), max_length=32)
+    expected = [model.preview_truncation(request) for request in requests]
+    assert [0 if one is None else one.truncated_tokens for one in expected] == counts
+    assert expected[1] is not None and usages[1] is not None
+    assert expected[1].tokens == usages[1].input_tokens
+    assert 0 < len(expected[1].text) < len(text)
+
+
+def test_short_prompts_are_predicted_without_a_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    from assay.models.hf.loading.tokenizer import CheckpointTokenizer
+
+    monkeypatch.delattr(CheckpointTokenizer, "render_request")
+    model = HfModel(pretrained=str(tiny_checkpoint()), max_length=200)
+    assert model.preview_truncation(generate("the sky is", max_gen_toks=8)) is None
+    assert model.preview_truncation(likelihood("the sky is", " blue")) is None
 
 
 def test_an_unanswerable_request_is_a_failure() -> None:
@@ -171,6 +207,55 @@ def test_reasoning_is_separated_from_the_answer() -> None:
     assert isinstance(found, Response)
     assert found.value == whole.split(mark)[-1].lstrip()
     assert found.reasoning == whole.rpartition(mark)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "reasoning"),
+    [
+        ("the sky</think>blue is what", "blue ", "the sky"),
+        ("the sky is", "", "the sky is"),  # the reasoning does not end
+    ],
+)
+def test_the_chat_template_tells_where_reasoning_ends(text: str, value: str, reasoning: str) -> None:
+    from assay.models.hf.arguments import parse_arguments
+    from assay.models.hf.loading.checkpoint import Checkpoint
+    from assay.models.hf.loading.tokenizer import CheckpointTokenizer
+    from assay.models.hf.sampling import SamplingSettings
+    from assay.models.hf.text.jobs import GenerationJob, decode_answer
+
+    template = "{% for m in messages %}{{ m['content'] }}{% endfor %}[assistant]<think>\n"
+    arguments = parse_arguments({"pretrained": str(tiny_checkpoint()), "chat_template": template})
+    tokenizer = CheckpointTokenizer(arguments, Checkpoint(str(tiny_checkpoint())))
+    prompt = chat(("user", "hi"))
+    splitter = tokenizer.make_splitter(prompt, tokenizer.render_prompt(prompt))
+    assert splitter.is_open
+    job = GenerationJob([], [], SamplingSettings(), 9, ("is",), splitter)
+    found = decode_answer(encode(text, add_special_tokens=False), job, tokenizer, None)
+    assert (found.answer, found.reasoning) == (value, reasoning)
+    assert not tokenizer.make_splitter(Prompt.of_text("hi"), "hi").is_active
+
+
+def test_a_thinking_budget_ends_the_reasoning_and_the_answer_follows() -> None:
+    template = "{% for m in messages %}{{ m['content'] }}{% endfor %}<think>"
+    prompt = chat(("user", "on sky"))
+    requests = [
+        generate(prompt),
+        generate(prompt, thinking_budget=5),
+        generate(prompt, thinking_budget=5, repeat=1),
+    ]
+    whole, short, again = ask(tiny_checkpoint(), requests, chat_template=template)
+    assert isinstance(whole, Response) and isinstance(short, Response) and isinstance(again, Response)
+    assert (whole.value, whole.finish) == ("", "length")
+    assert whole.reasoning is not None and short.reasoning is not None
+    assert whole.reasoning.startswith(short.reasoning)
+    assert short.value and short.value == again.value
+    assert short.usage is not None and short.usage.output_tokens > 12
+
+
+def test_the_chat_template_gets_the_reasoning_effort() -> None:
+    template = "{% for m in messages %}{{ m['content'] }}{% endfor %}[{{ reasoning_effort }}]"
+    model = HfModel(pretrained=str(tiny_checkpoint()), chat_template=template)
+    assert model.preview(generate(chat(("user", "hi")), reasoning_effort="high")) == "hi[high]"
 
 
 def test_stop_strings_do_not_end_the_reasoning() -> None:

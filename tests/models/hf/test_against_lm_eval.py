@@ -14,9 +14,9 @@ from tests.models.hf.hf_requests import ask, likelihood, rolling
 from tests.models.hf.record import ARGUMENTS, GENERATED, PAIRS, RECORDED, ROLLED
 from tests.models.hf.tiny_checkpoints import make_checkpoint
 
-from assay.core.messages import Prompt
-from assay.core.requests import Generate, Request, Settings
-from assay.core.responses import Response
+from assay.core.records.messages import Prompt
+from assay.core.records.requests import Generate, Request, Settings
+from assay.core.records.responses import Response
 
 pytestmark = pytest.mark.torch
 LIMITED = [title for title in ARGUMENTS if title != "t5"]

@@ -10,8 +10,8 @@ pytest.importorskip("torch")
 
 import torch
 
-from assay.core.messages import Prompt
-from assay.core.requests import Generate, Settings
+from assay.core.records.messages import Prompt
+from assay.core.records.requests import Generate, Settings
 from assay.models.hf.sampling import SamplingSettings, argmax_tokens, sample_tokens, sampling_from_request
 
 pytestmark = pytest.mark.torch

@@ -14,11 +14,11 @@ from tests.models.hosted.services import KEY, Anthropic, serving
 from tests.models.remote.asking import ask, chat, generate
 
 from assay.core.errors import InvalidOption, UserError
-from assay.core.messages import Message, Prompt, Text
-from assay.core.requests import Likelihood
-from assay.core.responses import Failure, Response, Usage
+from assay.core.records.messages import Message, Prompt, Text
+from assay.core.records.requests import Likelihood
+from assay.core.records.responses import Failure, Response, Usage
 from assay.models import make_model
-from assay.models.hosted.anthropic import AnthropicModel
+from assay.models.hosted.anthropic import AnthropicModel, parse_message
 
 
 @pytest.fixture
@@ -117,7 +117,6 @@ def test_unsupported_stop_strings_are_applied_locally(service: Anthropic) -> Non
         ("stop_sequence", "stop"),
         ("max_tokens", "length"),
         ("refusal", "refused"),
-        ("pause_turn", ""),
     ],
 )
 def test_finish_reasons_are_mapped(service: Anthropic, reason: str, finish: str) -> None:
@@ -252,3 +251,28 @@ def test_likelihoods_fail(service: Anthropic) -> None:
 )
 def test_base_url_may_include_the_path_of_a_call(address: str, path: str) -> None:
     assert AnthropicModel(model="x", base_url=address).address.path == path
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (
+            {"thinking_budget": 1024},
+            {"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 1036},
+        ),
+        ({"thinking_budget": 0}, {"thinking": {"type": "disabled"}}),
+        ({"reasoning_effort": "high"}, {"output_config": {"effort": "high"}}),
+    ],
+)
+def test_settings_of_reasoning_are_translated(
+    service: Anthropic, settings: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    one(service, generate(chat("What is 2 + 2?"), **settings))
+    payload = service.asked("/v1/messages")[-1]
+    assert {key: payload.get(key) for key in expected} == expected
+
+
+def test_redacted_reasoning_is_shown_as_such() -> None:
+    blocks = [{"type": "redacted_thinking", "data": "x"}, {"type": "text", "text": "4"}]
+    reply = parse_message({"content": blocks, "stop_reason": "end_turn", "model": "m"})
+    assert (reply.choices[0].text, reply.choices[0].reasoning) == ("4", "[redacted reasoning]")

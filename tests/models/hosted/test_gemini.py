@@ -15,8 +15,8 @@ from tests.models.hosted.services import KEY, Gemini, serving
 from tests.models.remote.asking import ask, chat, generate
 
 from assay.core.errors import InvalidOption, UserError
-from assay.core.messages import Message, Prompt, Text, Video
-from assay.core.responses import Failure, Usage
+from assay.core.records.messages import Message, Prompt, Text, Video
+from assay.core.records.responses import Failure, Usage
 from assay.models import make_model
 from assay.models.hosted.gemini import GeminiModel
 from assay.tasks.prompts.media_parts import to_audio_part
@@ -54,7 +54,8 @@ def test_payload_and_reply(service: Gemini) -> None:
     }  # fmt: skip
     assert {setting["threshold"] for setting in call["safetySettings"]} == {"BLOCK_NONE"}
     assert (outcome.value, outcome.finish) == ("4", "stop")
-    assert outcome.usage == Usage(30, 10, cached_tokens=10)
+    assert outcome.usage == Usage(30, 10, cached_tokens=10, reasoning_tokens=outcome.usage.reasoning_tokens)
+    assert outcome.usage.reasoning_tokens > 0
 
 
 def test_every_request_gets_its_own_answer(service: Gemini) -> None:
@@ -122,7 +123,6 @@ def test_a_blocked_prompt_is_a_refusal(service: Gemini) -> None:
         ("MAX_TOKENS", "length"),
         ("SAFETY", "refused"),
         ("RECITATION", "refused"),
-        ("OTHER", ""),
     ],
 )
 def test_finish_reasons_are_mapped(service: Gemini, reason: str, finish: str) -> None:
@@ -202,3 +202,19 @@ def test_names_of_other_harnesses_are_supported(name: str) -> None:
 def test_invalid_arguments_are_rejected(arguments: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InvalidOption, match=complaint):
         GeminiModel(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"thinking_budget": 100}, {"thinkingBudget": 100, "includeThoughts": True}),
+        ({"thinking_budget": 0}, {"thinkingBudget": 0}),
+        ({"reasoning_effort": "low"}, {"thinkingLevel": "low", "includeThoughts": True}),
+        ({"reasoning_effort": "low", "include_reasoning": False}, {"thinkingLevel": "low"}),
+    ],
+)
+def test_settings_of_reasoning_are_translated(
+    service: Gemini, settings: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    one(service, generate(chat("What is 2 + 2?"), **settings))
+    assert service.asked(PATH)[-1]["generationConfig"]["thinkingConfig"] == expected

@@ -11,7 +11,7 @@ from tests.models.hosted.services import KEY, OpenAIBatches, serving
 from tests.models.remote.asking import ask, chat, generate
 
 from assay.core.errors import InvalidOption, MissingPackage, UserError
-from assay.core.responses import Failure, Response
+from assay.core.records.responses import Failure, Response
 from assay.models import make_model
 from assay.models.hosted.litellm import LiteLLMModel
 

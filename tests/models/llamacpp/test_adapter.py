@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from assay.core.errors import DatasetError, InvalidOption, MissingPackage
-from assay.core.messages import Message, Prompt, Text
-from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
-from assay.core.responses import Failure, LogProbability, Outcome, Response, Usage
+from assay.core.records.messages import Message, Prompt, Text
+from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
+from assay.core.records.responses import Failure, LogProbability, Outcome, Response, Usage
 from assay.models.llamacpp import LlamaCppModel
 from assay.models.smollm2 import SmolLM2Model
 
@@ -186,6 +186,7 @@ def test_a_long_prompt_is_truncated_on_the_left(smollm2: OpenModel) -> None:
     assert "Paris" in str(response(long).value) and "Paris" in str(response(short).value)
     usage = response(long).usage
     assert usage is not None and usage.input_tokens == 60
+    assert usage.truncated_tokens > 100
 
 
 @weights
@@ -222,6 +223,23 @@ def test_reasoning_is_separated_from_the_answer() -> None:
     asked.close()
     assert response(outcome).reasoning == ""
     assert (response(outcome).value, response(outcome).finish) == ("six", "stop")
+
+
+@weights
+def test_a_thinking_budget_ends_the_reasoning_and_the_answer_follows() -> None:
+    template = "{% for m in messages %}{{ m['content'] }}{% endfor %}<think>"
+    asked = OpenModel(n_ctx=256, chat_template=template)
+    short, whole = asked(
+        generate(STORY, chat=True, max_gen_toks=6, until=[], thinking_budget=8),
+        generate(STORY, chat=True, max_gen_toks=6, until=[]),
+    )
+    asked.close()
+    assert response(whole).value == ""  # still reasoning at its token limit
+    assert (response(whole).finish, bool(response(whole).reasoning)) == ("length", True)
+    usage = response(short).usage
+    assert response(short).value and response(short).reasoning
+    assert usage is not None and 6 <= usage.reasoning_tokens <= 10
+    assert usage.output_tokens > 8
 
 
 @weights

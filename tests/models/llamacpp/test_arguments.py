@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from assay.core.errors import InvalidOption
-from assay.core.messages import Prompt
-from assay.core.requests import Generate, Settings
+from assay.core.records.messages import Prompt
+from assay.core.records.requests import Generate, Settings
 from assay.models.llamacpp.arguments import LlamaCppArguments
 
 

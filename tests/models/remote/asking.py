@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from assay.core.messages import Message, Prompt, Text
 from assay.core.ports import Model
-from assay.core.requests import Generate, Request, Settings
-from assay.core.responses import Outcome
+from assay.core.records.messages import Message, Prompt, Text
+from assay.core.records.requests import Generate, Request, Settings
+from assay.core.records.responses import Outcome
 from assay.tasks.prompts.media_parts import to_image_part
 
 GREEDY = {"until": ["\n"], "max_gen_toks": 12, "do_sample": False}

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from assay.core.messages import Message, Part, Prompt, Text
-from assay.core.requests import Generate, Settings
-from assay.core.responses import Failure, Response
+from assay.core.records.messages import Message, Part, Prompt, Text
+from assay.core.records.requests import Generate, Settings
+from assay.core.records.responses import Failure, Response
 from assay.models.embedded.adapter import SHIPPED_WEIGHTS, EmbeddedModel
 from assay.models.embedded.engine import EmbeddedEngine
 from assay.models.embedded.sampling import log_softmax

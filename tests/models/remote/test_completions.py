@@ -11,9 +11,9 @@ import pytest
 from tests.models.remote.asking import ask, generate
 from tests.models.remote.embedded_server import ALL, EmbeddedServer, serving
 
-from assay.core.messages import Prompt
-from assay.core.requests import Likelihood, Request, RollingLikelihood
-from assay.core.responses import Failure, LogProbability, Outcome, Response
+from assay.core.records.messages import Prompt
+from assay.core.records.requests import Likelihood, Request, RollingLikelihood
+from assay.core.records.responses import Failure, LogProbability, Outcome, Response
 from assay.models import make_model
 from assay.models.embedded.adapter import SHIPPED_WEIGHTS, EmbeddedModel
 from assay.models.remote.completions import CompletionsModel
@@ -195,10 +195,16 @@ def test_a_long_context_is_truncated_on_the_left_as_in_lm_eval(server: EmbeddedS
     pytest.importorskip("transformers")
     request = likelihood("abc " * 50, " d")
     model = make_completions_model(server, tokenizer=str(SHIPPED_WEIGHTS), max_length=21)
-    found = ask(model, [request])
-    assert isinstance(found[request.id], Response)
+    outcome = ask(model, [request])[request.id]
+    assert isinstance(outcome, Response) and outcome.usage is not None
     prompt = server.payloads[-1]["prompt"]
     assert len(prompt) == 20, "one token is left for the server to write"
+    assert outcome.usage.truncated_tokens == len("abc " * 50 + " d") - 20
+    written = generate(Prompt.of_text("abc " * 50), max_gen_toks=4)
+    outcome = ask(model, [written])[written.id]
+    assert isinstance(outcome, Response) and outcome.usage is not None
+    prompt = server.payloads[-1]["prompt"]
+    assert outcome.usage.truncated_tokens == len("abc " * 50) - len(prompt)
 
 
 def test_requests_that_cannot_be_scored_fail_with_the_reason() -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
+import tracemalloc
+import zlib
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,9 +22,10 @@ from tests.models.remote.scripted_server import (
 from assay.core.errors import AssayError, UserError
 from assay.core.secrets import register_secret
 from assay.models.remote import endpoint as module
-from assay.models.remote.control.errors import BadReply, CallFailed
-from assay.models.remote.control.retries import RetryPolicy
+from assay.models.remote.concurrency import find_longest_pause_s
 from assay.models.remote.endpoint import CallOutcome, Endpoint
+from assay.models.remote.errors import BadReply, CallFailed
+from assay.models.remote.retries import RetryPolicy
 from assay.models.remote.transport.address import parse_address
 
 QUICK = RetryPolicy(retries=4, timeout_s=0.3, total_timeout_s=20, initial_delay_s=0.005, max_delay_s=0.02)
@@ -241,3 +246,94 @@ def test_a_call_cancelled_while_connecting_frees_its_slot() -> None:
 
     active, _ = asking([GOOD], use)
     assert active == 0
+
+
+DEEP = b"[" * 200_000 + b"]" * 200_000
+
+
+def test_deeply_nested_json_is_a_bad_reply_that_is_retried() -> None:
+    answered, server = asking([replying(DEEP), GOOD])
+    assert isinstance(answered, CallOutcome), answered
+    assert (answered.attempts, len(server.asked)) == (2, 2)
+    error, _ = asking([replying(DEEP)])
+    assert isinstance(error, CallFailed) and error.cause.kind == "bad reply"
+    assert "nested too deeply" in error.cause.message
+    error, _ = asking([replying(DEEP, 400)])
+    assert isinstance(error, CallFailed) and error.cause.kind == "bad request"
+
+
+@pytest.mark.parametrize(
+    "header", ["3600", "inf", "1e400", "Fri, 31 Dec 9999 23:59:59 GMT", "9999-12-31T23:59:59Z", "99999h"]
+)
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_long_retry_after_is_shortened(header: str, status: int) -> None:
+    patience = replace(QUICK, max_retry_wait_s=0.05)
+    begin = time.monotonic()
+    answered, _ = asking([replying({}, status, Retry_After=header), GOOD], patience=patience)
+    assert isinstance(answered, CallOutcome), answered
+    assert time.monotonic() - begin < 5
+
+
+def test_the_total_timeout_holds_although_the_server_asks_for_pauses() -> None:
+    patience = replace(QUICK, retries=1000, total_timeout_s=0.4, max_retry_wait_s=0.15)
+    begin = time.monotonic()
+    error, server = asking([replying({}, 429, Retry_After="3600")], patience=patience)
+    assert isinstance(error, CallFailed) and error.cause.kind == "rate limit"
+    assert time.monotonic() - begin < 5
+    assert 2 <= len(server.asked) <= 4
+
+
+def test_a_pause_is_reported_to_the_progress_display() -> None:
+    async def use(endpoint: Endpoint, server: ScriptedServer) -> float:
+        calling = asyncio.ensure_future(endpoint.post("/say", {"q": 1}, read_word))
+        while not server.asked:
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(0.05)
+        pause_s = find_longest_pause_s()
+        calling.cancel()
+        return pause_s
+
+    pause_s, _ = asking([replying({}, 429, Retry_After="3600")], use, patience=RetryPolicy())
+    assert 200 < pause_s <= 300
+
+
+ENDLESS = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
+CHUNK = b" " * 65536
+
+
+def zip_bomb(size: int) -> bytes:
+    packer = zlib.compressobj(9, wbits=31)
+    return b"".join([packer.compress(bytes(2**20)) for _ in range(size // 2**20)]) + packer.flush()
+
+
+@pytest.mark.parametrize(
+    "acts",
+    [
+        [ENDLESS, *[CHUNK] * 200],
+        replying(zip_bomb(64 * 2**20), Content_Encoding="gzip"),
+        [ENDLESS.replace(b"\r\n\r\n", b"\r\nContent-Length: 99999999999\r\n\r\n"), CHUNK],
+    ],
+    ids=["endless body", "gzip bomb", "announced"],
+)
+def test_a_body_that_is_too_large_is_refused_with_its_size(acts: list[Act]) -> None:
+    async def go() -> CallFailed:
+        async with start_scripted_server(lambda asked: acts) as server:
+            endpoint = Endpoint(
+                parse_address(server.url), retry_policy=replace(QUICK, retries=0), max_body_bytes=2**20
+            )
+            try:
+                await endpoint.post("/say", {}, read_word)
+            except CallFailed as error:
+                return error
+            finally:
+                await endpoint.close()
+        raise AssertionError("the reply was accepted")
+
+    tracemalloc.start()
+    try:
+        error = asyncio.run(go())
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert error.cause.kind == "bad reply" and "the limit is 1 MB" in error.cause.message
+    assert peak < 20 * 2**20

@@ -14,8 +14,8 @@ from tests.models.remote.embedded_server import ALL, EmbeddedServer, serving
 from tests.models.remote.scripted_server import Act, ReceivedRequest, replying, start_scripted_server
 
 from assay.core.errors import InvalidOption, MediaError, UserError
-from assay.core.requests import Likelihood
-from assay.core.responses import Failure, Response
+from assay.core.records.requests import Likelihood
+from assay.core.records.responses import Failure, Response
 from assay.models import MODELS, make_model
 from assay.models.embedded.adapter import EmbeddedModel
 from assay.models.remote.openai import OpenAIModel
@@ -75,7 +75,7 @@ def test_a_server_is_probed_once_a_day(server: EmbeddedServer) -> None:
     assert {"generates", "images", "n", "logprobs"} <= first.seen.keys()
     second = make_openai_model(server)
     asyncio.run(second.probe())
-    assert second.seen == first.seen
+    assert {**second.seen, "probe_calls": tried} == first.seen, "nothing was sent the second time"
     assert server.calls["/v1/chat/completions"] - before == tried
 
 
@@ -188,6 +188,63 @@ def test_finish_reasons_are_mapped(reply: Any, value: str, finish: str, reasonin
     (outcome,), _ = _send_requests(lambda asked: replying(reply), [generate("q")], probe=False, **arguments)
     assert isinstance(outcome, Response)
     assert (outcome.value, outcome.finish, outcome.reasoning) == (value, finish, reasoning)
+
+
+@pytest.mark.parametrize(
+    ("text", "finish", "value", "reasoning"),
+    [
+        ("<think>maybe 7</think>\n42", "stop", "42", "maybe 7"),
+        ("maybe 7</think>42", "stop", "42", "maybe 7"),
+        ("[THINK]maybe 7[/THINK]42", "stop", "42", "maybe 7"),
+        ("<think>maybe 7", "length", "", "maybe 7"),
+        ("what does <think> mean?", "stop", "what does <think> mean?", None),
+    ],
+)
+def test_reasoning_in_the_text_is_separated(
+    text: str, finish: str, value: str, reasoning: str | None
+) -> None:
+    (outcome,), _ = _send_requests(
+        lambda asked: replying(make_reply(text, finish)), [generate("q", until=[])], probe=False
+    )
+    assert isinstance(outcome, Response)
+    assert (outcome.value, outcome.finish, outcome.reasoning) == (value, finish, reasoning)
+
+
+@pytest.mark.parametrize(
+    ("api", "settings", "expected"),
+    [
+        ("chat", {"reasoning_effort": "high"}, {"reasoning_effort": "high"}),
+        ("chat", {"thinking_budget": 100}, {"thinking_token_budget": 100, "max_tokens": 116}),
+        ("chat", {"include_reasoning": False}, {"include_reasoning": False}),
+        ("responses", {"reasoning_effort": "low"}, {"reasoning": {"effort": "low"}}),
+        ("responses", {"include_reasoning": True}, {"reasoning": {"summary": "auto"}}),
+    ],
+)
+def test_settings_of_reasoning_are_translated(
+    api: str, settings: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    reply = make_reply("5") | {
+        "status": "completed",
+        "output": [{"type": "message", "content": [{"type": "text", "text": "5"}]}],
+    }
+    request = generate("q", max_gen_toks=16, until=[], **settings)
+    (outcome,), server = _send_requests(lambda asked: replying(reply), [request], probe=False, api=api)
+    assert isinstance(outcome, Response), outcome
+    payload = server.asked[-1].json
+    assert {key: payload.get(key) for key in expected} == expected
+    assert "thinking_budget" not in payload
+
+
+def test_a_stop_string_does_not_end_the_reasoning() -> None:
+    whole = "<think>Q: 7?</think>42 Q: next"
+
+    def script(asked: ReceivedRequest) -> list[Act]:
+        return replying(make_reply(whole.partition("Q:")[0] if "stop" in asked.json else whole))
+
+    requests = [generate("a", until=["Q:"]), generate("b", until=["Q:"])]
+    outcomes, server = _send_requests(script, requests, probe=False)
+    assert [(one.value, one.reasoning) for one in outcomes] == [("42 ", "Q: 7?")] * 2
+    assert sum("stop" not in call.json for call in server.asked) == 2
 
 
 @pytest.mark.parametrize(
@@ -324,7 +381,7 @@ def test_names_of_other_harnesses_are_supported(name: str, server: EmbeddedServe
 def test_audio_is_sent_as_wav_and_video_as_frames_or_files(tmp_path: Path) -> None:
     import numpy
 
-    from assay.core.messages import Audio, Message, Prompt, Text, Video
+    from assay.core.records.messages import Audio, Message, Prompt, Text, Video
 
     tone = numpy.sin(numpy.arange(8000) / 20).astype(numpy.float32)
     frames = [Pictures.new("RGB", (8, 8), (number, 0, 0)) for number in range(6)]

@@ -21,7 +21,7 @@ from tests.models.remote.asking import ask, chat, generate
 
 import assay
 from assay.core.errors import UnsupportedRequest
-from assay.core.responses import Response
+from assay.core.records.responses import Response
 from assay.models.embedded.adapter import SHIPPED_WEIGHTS, EmbeddedModel
 from assay.models.remote.completions import CompletionsModel
 from assay.models.remote.openai import OpenAIModel

@@ -55,6 +55,21 @@ def test_server_capabilities_are_stored_with_the_run(tmp_path: Path, server: Emb
     assert manifest["model"]["identity"]["base_url"] == server.url
 
 
+def test_probe_calls_are_counted_with_the_requests(tmp_path: Path) -> None:
+    metrics = [{"metric": "good", "judge": {"kind": "binary"}}, {"metric": "exact_match"}]
+    with serving() as server, serving() as judges:
+        judge = f"openai,model=embedded,base_url={judges.url}"
+        done = run(tmp_path, server.url, write_task(tmp_path, metric_list=metrics), judge=[judge], limit=2)
+    sent = [one.calls["/v1/chat/completions"] for one in (server, judges)]
+    (name,) = done.judges
+    probes = done.facts["probe_calls"]
+    assert min(sent) >= 5
+    assert probes == {"": sent[0] - 2, name: sent[1] - 2}
+    table = format_results(done)
+    assert f"2 requests and {probes['']} probe calls; " in table
+    assert f"judge {name}: 2 requests and {probes[name]} probe calls" in table
+
+
 def test_a_finished_run_is_shown_without_the_server(tmp_path: Path) -> None:
     task = write_task(tmp_path)
     with serving() as server:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tests.models.remote.embedded_server import ALL, EmbeddedServer, serving
 
-from assay.core.requests import Generate, Likelihood, Request
-from assay.core.responses import LogProbability, Response, Tokens
+from assay.core.records.requests import Generate, Likelihood, Request
+from assay.core.records.responses import LogProbability, Response, Tokens
 from assay.models.embedded.adapter import SHIPPED_WEIGHTS
 from assay.models.remote.completions import CompletionsModel
 from assay.models.remote.openai import OpenAIModel

@@ -15,10 +15,10 @@ from tests.models.remote.vllm_server import vllm_server
 from tests.models.vllm.checkpoints import make_embedded_checkpoint
 
 import assay
-from assay.core.messages import Prompt
 from assay.core.ports import Model
-from assay.core.requests import Likelihood, Request, RollingLikelihood
-from assay.core.responses import LogProbability, Response
+from assay.core.records.messages import Prompt
+from assay.core.records.requests import Likelihood, Request, RollingLikelihood
+from assay.core.records.responses import LogProbability, Response
 from assay.models.embedded.adapter import SHIPPED_WEIGHTS, EmbeddedModel
 from assay.models.remote.completions import CompletionsModel
 from assay.models.remote.openai import OpenAIModel

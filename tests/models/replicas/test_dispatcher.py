@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from assay.core.errors import AssayError, InvalidOption
-from assay.core.messages import Prompt
-from assay.core.requests import Generate, Likelihood, Request, Settings
-from assay.core.responses import Failure, Outcome, Response
+from assay.core.records.messages import Prompt
+from assay.core.records.requests import Generate, Likelihood, Request, Settings
+from assay.core.records.responses import Failure, Outcome, Response
 from assay.models.replicas.dispatcher import DispatchLimits, ReplicaDied, ReplicaDispatcher
 from assay.models.replicas.request_batches import PendingWindow, RequestBatch, split_batch
 
@@ -288,3 +288,24 @@ def test_a_late_replica_is_used() -> None:
         return {number for number, _ in factory.batches}
 
     assert asyncio.run(asyncio.wait_for(work(), 20)) == {1, 2}
+
+
+def test_a_held_dispatcher_sends_no_batches() -> None:
+    async def work() -> None:
+        factory = ReplicaFactory()
+        dispatcher = ReplicaDispatcher(factory.start, DispatchLimits(replicas=1, window=2, concurrency=1))
+        await dispatcher.open()
+        try:
+            dispatcher.hold(True)
+            answering = asyncio.ensure_future(collect(dispatcher, requests(4)))
+            await asyncio.sleep(0.02)
+            assert not factory.asked
+            dispatcher.hold(False)
+            assert len(await asyncio.wait_for(answering, 5)) == 4
+        finally:
+            await dispatcher.close()
+
+    async def collect(dispatcher: ReplicaDispatcher, window: Sequence[Request]) -> list[Outcome]:
+        return [outcome async for outcome in dispatcher.answer(window)]
+
+    asyncio.run(work())

@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import itertools
 import pickle
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ import pytest
 from assay.cli.app import run_command_line
 from assay.core.errors import InvalidOption
 from assay.core.installation import format_install_command
-from assay.core.requests import Request
-from assay.core.responses import Outcome
+from assay.core.records.messages import Prompt
+from assay.core.records.requests import Generate, Request, Settings
+from assay.core.records.responses import Outcome
 from assay.models.dummy import DummyModel
 from assay.models.embedded import EmbeddedModel
 from assay.models.replicas import ReplicaConfig, ReplicatedModel
@@ -83,6 +85,38 @@ def test_a_replicated_model_fulfils_the_contract(check: Callable[..., None]) -> 
     check(lambda: NearModel(EmbeddedModel(), EmbeddedModel, ReplicaConfig(replicas=2)))
 
 
+class BlockingModel(DummyModel):
+    """Computes in the event loop, as a model without threads of its own does."""
+
+    async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
+        async for outcome in super().answer(window):
+            time.sleep(0.03)
+            yield outcome
+
+
+def test_a_model_that_blocks_the_event_loop_reports_its_answers_meanwhile() -> None:
+    async def work() -> list[int]:
+        replica = NearReplica()
+        model = BlockingModel()
+        spec = ReplicaSpec(
+            make_model=BlockingModel,
+            identity=await model.identify(),
+            environment=capture_environment(),
+            concurrency=1,
+        )
+        assert await replica.worker.open(pickle.dumps(spec)) is None
+        settings = Settings({"max_gen_toks": 2})
+        requests = [
+            Generate(task="t", document=n, prompt=Prompt.of_text(str(n)), settings=settings)
+            for n in range(24)
+        ]
+        return [len(outcomes) async for outcomes in replica.answer(requests)]
+
+    groups = asyncio.run(work())
+    assert sum(groups) == 24
+    assert len(groups) >= 3 and max(groups) <= 12
+
+
 def test_traits_scale_with_the_number_of_replicas() -> None:
     model, alone = ReplicatedModel(DummyModel(), DummyModel, ReplicaConfig(replicas=3)), DummyModel()
     assert model.traits.abilities == alone.traits.abilities
@@ -119,6 +153,20 @@ def test_models_that_cannot_be_replicated_are_rejected_in_the_plan(
 
     with pytest.raises(InvalidOption, match=what):
         assay.plan(model=model, tasks=["quickstart_facts"], replicas=2, **options)
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments"), [("dummy", {}), ("openai", {"model": "m", "base_url": "http://127.0.0.1:9/v1"})]
+)
+def test_resources_without_replicas_are_rejected_in_the_plan(
+    workspace: Path, model: str, arguments: Mapping[str, Any]
+) -> None:
+    import assay
+
+    with pytest.raises(InvalidOption, match="`--replica_resources` has no effect"):
+        assay.plan(
+            model=model, model_args=arguments, tasks=["quickstart_facts"], replica_resources={"cpu": 1}
+        )
 
 
 def test_without_ray_the_error_says_how_to_install_it(

@@ -55,6 +55,25 @@ def test_the_users_resources_take_precedence() -> None:
     }
 
 
-def test_missing_resources_are_listed() -> None:
-    assert list_missing({"CPU": 2.0}, {"CPU": 2.0}) == []
-    assert list_missing({"CPU": 2.0}, {"CPU": 4.0, "GPU": 1.0}) == ["CPU=4 (it has 2)", "GPU=1 (it has 0)"]
+@pytest.mark.parametrize(
+    ("nodes", "wanted", "missing"),
+    [
+        ([{"CPU": 2.0}], {"CPU": 2.0}, []),
+        ([{"CPU": 2.0}, {"CPU": 4.0, "GPU": 1.0}], {"CPU": 4.0, "GPU": 1.0}, []),
+        (
+            [{"CPU": 2.0}, {"CPU": 2.0}],
+            {"CPU": 4.0, "GPU": 1.0},
+            ["CPU=4 on 2 of 2 nodes (the largest has 2)", "GPU=1 on 2 of 2 nodes (the largest has 0)"],
+        ),
+        (
+            [{"CPU": 8.0}, {"CPU": 2.0, "GPU": 1.0}],
+            {"CPU": 4.0, "GPU": 1.0},
+            ["CPU=4 on 1 of 2 nodes (the largest has 8)", "GPU=1 on 1 of 2 nodes (the largest has 1)"],
+        ),
+    ],
+    ids=["enough", "one node has enough", "more than any node has", "no node has both"],
+)
+def test_missing_resources_are_listed_per_node(
+    nodes: list[dict[str, float]], wanted: dict[str, float], missing: list[str]
+) -> None:
+    assert list_missing(nodes, wanted) == missing

@@ -12,9 +12,9 @@ import pytest
 from PIL import Image as Pictures
 
 from assay.core.errors import InvalidOption, MediaError
-from assay.core.messages import Image, Media, Message, Prompt, Text, Video
-from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
-from assay.core.responses import Failure, LogProbability, Outcome, Response, Tokens, Usage
+from assay.core.records.messages import Image, Media, Message, Prompt, Text, Video
+from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
+from assay.core.records.responses import Failure, LogProbability, Outcome, Response, Tokens, Usage
 from assay.media import picture
 from assay.models.replicas.serialization import (
     ModelError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assay.core.errors import DatasetError
-from assay.core.messages import Image, Message, Prompt, Role, Text
+from assay.core.records.messages import Image, Message, Prompt, Role, Text
 from assay.models.tokens import Unanswerable
 from assay.models.tokens.chat_template import ChatTemplate, require_text
 

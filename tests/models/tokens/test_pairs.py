@@ -108,9 +108,10 @@ def test_many_pairs_are_encoded_as_each_alone() -> None:
 def test_a_long_context_is_truncated_on_the_left() -> None:
     pair = Pair([1, 2, 3, 4], [5, 6])
     assert fit_pair(pair, 10) is pair
-    assert fit_pair(pair, 4) == Pair([2, 3, 4], [5, 6])
+    assert fit_pair(pair, 4) == Pair([2, 3, 4], [5, 6], truncated=1)
     assert len(fit_pair(pair, 4).inputs) == 4
-    assert fit_pair(pair, 2) == Pair([4], [5, 6])
+    assert fit_pair(pair, 2) == Pair([4], [5, 6], truncated=3)
+    assert fit_pair(fit_pair(pair, 4), 2).truncated == 3
     with pytest.raises(Unanswerable, match="2 tokens, the context length is 1"):
         fit_pair(pair, 1)
 

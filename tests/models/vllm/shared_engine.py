@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from tests.models.remote.vllm_server import ON_A_PROCESSOR
 
-from assay.core.requests import Request
-from assay.core.responses import Outcome
+from assay.core.records.requests import Request
+from assay.core.records.responses import Outcome
 from assay.models.vllm import VllmModel
 
 __all__ = ["SharedModel", "share_model"]

@@ -12,8 +12,8 @@ from tests.models.hf.tiny_checkpoints import tiny_checkpoint
 
 from assay.core.errors import InvalidOption, MissingPackage, UnsupportedRequest
 from assay.core.installation import format_install_command
-from assay.core.messages import Image, Message, Prompt, Text
-from assay.core.requests import Generate, Settings
+from assay.core.records.messages import Image, Message, Prompt, Text
+from assay.core.records.requests import Generate, Settings
 from assay.models import MODELS, make_model
 from assay.models.embedded.adapter import SHIPPED_WEIGHTS
 from assay.models.vllm import VllmChatModel, VllmGenerateModel, VllmModel

@@ -16,9 +16,9 @@ import pytest
 from tests.models.hf.tiny_checkpoints import tiny_checkpoint
 from tests.models.vllm.shared_engine import share_model
 
-from assay.core.messages import Prompt
-from assay.core.requests import Generate, Request, Settings
-from assay.core.responses import Outcome, Response
+from assay.core.records.messages import Prompt
+from assay.core.records.requests import Generate, Request, Settings
+from assay.core.records.responses import Outcome, Response
 from assay.models.hf import HfModel
 from assay.models.vllm import VllmModel
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from assay.core.messages import Prompt
-from assay.core.requests import Generate, Settings
+from assay.core.records.messages import Prompt
+from assay.core.records.requests import Generate, Settings
 from assay.models.vllm.sampling import SamplingPlan, build_sampling
 
 

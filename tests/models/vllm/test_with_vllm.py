@@ -17,9 +17,9 @@ from tests.models.hf.tiny_checkpoints import tiny_checkpoint
 from tests.models.vllm.shared_engine import SharedModel, share_model
 
 from assay.core.errors import AssayError
-from assay.core.messages import Message, Prompt, Text
-from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
-from assay.core.responses import Failure, LogProbability, Outcome, Response
+from assay.core.records.messages import Message, Prompt, Text
+from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
+from assay.core.records.responses import Failure, LogProbability, Outcome, Response
 from assay.models.hf import HfModel
 from assay.models.vllm import VllmModel
 from assay.testing import MODEL_CHECKS

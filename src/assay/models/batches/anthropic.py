@@ -8,15 +8,16 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from assay.core.messages import Media
 from assay.core.ports import Model
-from assay.core.requests import Generate, Request
-from assay.core.responses import Response
+from assay.core.records.messages import Media
+from assay.core.records.requests import Generate, Request
+from assay.core.records.responses import Response
 from assay.models.batches.model import BatchModel
-from assay.models.batches.service import BatchLine, BatchStatus, LineError
+from assay.models.batches.service import BatchLine, BatchStatus, LineError, parse_result_line
+from assay.models.finish_reasons import GenerationFailed
 from assay.models.hosted.anthropic import AnthropicModel, parse_message
-from assay.models.remote.control.errors import BadReply
 from assay.models.remote.endpoint import Endpoint
+from assay.models.remote.errors import BadReply
 from assay.models.remote.protocol.chat import ParsedReply, build_response
 
 __all__ = ["AnthropicBatches", "anthropic_model"]
@@ -49,6 +50,9 @@ class AnthropicBatches:
     def build_identity(self) -> dict[str, str]:
         """Return the identity of the model without batches, because the answers are the same."""
         return self._model.build_identity()
+
+    def find_output_limit(self, request: Generate) -> int | None:
+        return self._model.find_output_limit(request)
 
     def preview(self, request: Request) -> str:
         return self._model.preview(request)
@@ -104,8 +108,9 @@ class AnthropicBatches:
         content = await endpoint.get_text(f"{_PATH}/{batch}/results")
         for line in content.value.splitlines():
             if line.strip():
-                found = json.loads(line)
-                yield str(found["custom_id"]), _parse_result(found["result"])
+                found = parse_result_line(line)
+                if found is not None:
+                    yield str(found["custom_id"]), _parse_result(found["result"])
 
 
 def anthropic_model(
@@ -123,6 +128,8 @@ def _parse_result(result: Any) -> ParsedReply | LineError:
         case "succeeded":
             try:
                 return parse_message(result["message"])
+            except GenerationFailed as problem:
+                return LineError(problem.kind, str(problem))
             except (BadReply, KeyError, TypeError, ValueError, AttributeError) as problem:
                 return LineError("bad reply", f"{type(problem).__name__}: {problem}")
         case "errored":

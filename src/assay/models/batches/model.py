@@ -16,13 +16,13 @@ from typing import Any, Protocol
 
 from assay.core.errors import AssayError, InvalidOption, MediaError
 from assay.core.fingerprints import digest_json
-from assay.core.messages import Media
 from assay.core.ports import Ability, Traits
-from assay.core.requests import Generate, Request
-from assay.core.responses import Failure, Outcome, Response
+from assay.core.records.messages import Media
+from assay.core.records.requests import Generate, Request
+from assay.core.records.responses import Failure, Outcome, Response
 from assay.models.batches.service import BatchLine, BatchService, BatchStatus, LineError
-from assay.models.remote.control.errors import CallFailed
 from assay.models.remote.endpoint import Endpoint
+from assay.models.remote.errors import CallFailed
 from assay.models.remote.protocol.chat import ParsedReply
 from assay.store.batch_submissions import Submission, SubmissionLog
 
@@ -49,6 +49,8 @@ class BatchedModel(BatchService, Protocol):
     def build_identity(self) -> dict[str, str]: ...
 
     def preview(self, request: Request) -> str: ...
+
+    def find_output_limit(self, request: Generate) -> int | None: ...
 
     def prepare(self, part: Media) -> None: ...
 
@@ -80,6 +82,9 @@ class BatchModel:
     @property
     def billed_as(self) -> str:
         return self.service.billed_as
+
+    def find_output_limit(self, request: Generate) -> int | None:
+        return self.service.find_output_limit(request)
 
     @property
     def traits(self) -> Traits:

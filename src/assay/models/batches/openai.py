@@ -9,19 +9,21 @@ from dataclasses import replace
 from typing import Any
 
 from assay.core.errors import InvalidOption, UserError
-from assay.core.messages import Media
 from assay.core.ports import Model
-from assay.core.requests import Generate, Request
-from assay.core.responses import Response
+from assay.core.records.messages import Media
+from assay.core.records.requests import Generate, Request
+from assay.core.records.responses import Response
 from assay.models.batches.model import BatchModel
-from assay.models.batches.service import BatchLine, BatchStatus, LineError
+from assay.models.batches.service import BatchLine, BatchStatus, LineError, parse_result_line
+from assay.models.finish_reasons import GenerationFailed
 from assay.models.prices import build_billed_name
 from assay.models.remote.capabilities.cache import ServerCapabilities
 from assay.models.remote.capabilities.chat_probe import ServerUnreachable, probe_chat
-from assay.models.remote.control.errors import BadReply, CallFailed
 from assay.models.remote.endpoint import Endpoint
+from assay.models.remote.errors import BadReply, CallFailed
 from assay.models.remote.openai import OpenAIModel, build_identity, build_media_encoding, format_preview
 from assay.models.remote.options import Options
+from assay.models.remote.output_limits import compute_output_limit
 from assay.models.remote.protocol.chat import (
     ParsedReply,
     build_chat_payload,
@@ -60,6 +62,9 @@ class OpenAIBatches:
     def build_identity(self) -> dict[str, str]:
         """Return the identity of the model without batches, because the answers are the same."""
         return build_identity(self.options, "openai chat")
+
+    def find_output_limit(self, request: Generate) -> int | None:
+        return compute_output_limit(request.settings, self.options)
 
     def preview(self, request: Request) -> str:
         return format_preview(request)
@@ -132,8 +137,9 @@ class OpenAIBatches:
             content = await endpoint.get_text(f"/files/{file}/content")
             for line in content.value.splitlines():
                 if line.strip():
-                    found = json.loads(line)
-                    yield str(found["custom_id"]), _parse_result(found)
+                    found = parse_result_line(line)
+                    if found is not None:
+                        yield str(found["custom_id"]), _parse_result(found)
 
 
 def openai_model(
@@ -192,6 +198,8 @@ def _parse_result(found: Any) -> ParsedReply | LineError:
     if reply is not None and reply.get("status_code") == 200:
         try:
             return parse_chat_reply(reply["body"])
+        except GenerationFailed as problem:
+            return LineError(problem.kind, str(problem))
         except (BadReply, KeyError, TypeError, ValueError, AttributeError) as problem:
             return LineError("bad reply", f"{type(problem).__name__}: {problem}")
     if error is not None:

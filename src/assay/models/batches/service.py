@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
-from assay.core.requests import Generate
+from assay.core.records.requests import Generate
 from assay.models.remote.endpoint import Endpoint
 from assay.models.remote.protocol.chat import ParsedReply
 
-__all__ = ["BatchLine", "BatchService", "BatchStatus", "LineError"]
+__all__ = ["BatchLine", "BatchService", "BatchStatus", "LineError", "parse_result_line"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,15 @@ class LineError:
 
     kind: str
     message: str
+
+
+def parse_result_line(line: str) -> dict[str, Any] | None:
+    """Parse a line of a result file; None if it is damaged, so that its request counts as unanswered."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and "custom_id" in found else None
 
 
 class BatchService(Protocol):

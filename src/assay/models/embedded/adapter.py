@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.core.errors import AssayError, DatasetError, InvalidOption
-from assay.core.messages import Image, Prompt
-from assay.core.ports import Ability, Traits
-from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
-from assay.core.responses import Failure, LogProbability, Outcome, Response, Tokens, Usage
+from assay.core.ports import Ability, Traits, TruncatedPrompt
+from assay.core.records.messages import Image, Prompt
+from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood
+from assay.core.records.responses import Failure, LogProbability, Outcome, Response, Tokens, Usage
 from assay.models.embedded.chat_template import ChatTemplate, UnsupportedMedia, render_plain
 
 if TYPE_CHECKING:
     from assay.models.embedded.engine import EmbeddedEngine, TokenPrompt
+    from assay.models.embedded.tokenizer import CharacterTokenizer
 
 __all__ = ["SHIPPED_WEIGHTS", "EmbeddedModel"]
 
@@ -95,6 +97,44 @@ class EmbeddedModel:
     def preview(self, request: Request) -> str:
         """Return the text that the model will read, with its chat template applied and images as `<image>`."""
         return self._render(request.prompt)
+
+    def preview_truncation(self, request: Request) -> TruncatedPrompt | None:
+        """Return what remains of a prompt that exceeds the context length. Prompts with images are not counted."""
+        if isinstance(request, RollingLikelihood) or request.prompt.has_media:
+            return None
+        from assay.models.embedded.engine import MAX_RESERVED_TOKENS
+
+        text = self._render(request.prompt)
+        if isinstance(request, Likelihood):
+            context, whole, reserved = text.rstrip(), text + request.continuation, -1
+        else:
+            limit = request.settings.max_tokens
+            context, whole = text, text
+            reserved = min(_DEFAULT_MAX_TOKENS if limit is None else limit, MAX_RESERVED_TOKENS)
+        if 1 + len(whole) + reserved <= self._context_length:
+            return None  # a token has at least one character
+        excess = len(self._encode_text(whole)) + reserved - self._context_length
+        if excess <= 0:
+            return None
+        kept = self._encode_text(context)[excess:]
+        pieces = self._tokenizer.decode_each(kept)
+        return TruncatedPrompt(text="".join(pieces), tokens=len(kept), truncated_tokens=excess)
+
+    @cached_property
+    def _tokenizer(self) -> CharacterTokenizer:
+        from assay.models.embedded.tokenizer import CharacterTokenizer
+
+        return CharacterTokenizer.read(self._folder / "tokenizer.json")
+
+    @cached_property
+    def _context_length(self) -> int:
+        config = json.loads((self._folder / "config.json").read_text(encoding="utf-8"))
+        return int(config["text_config"]["max_position_embeddings"])
+
+    def _encode_text(self, text: str) -> list[int]:
+        """Return token ids with the start token first, as the engine does."""
+        ids, start = self._tokenizer.encode(text), self._tokenizer.find_id("<s>")
+        return ids if ids[:1] == [start] else [start, *ids]
 
     async def open(self) -> None:
         """Load the weights, which takes tens of milliseconds."""
@@ -179,7 +219,11 @@ class EmbeddedModel:
             request_id=request.id,
             value=generated.text,
             finish="stop" if generated.finish == "stop" else "length",
-            usage=Usage(generated.prompt_tokens, generated.generated_tokens),
+            usage=Usage(
+                generated.prompt_tokens,
+                generated.generated_tokens,
+                truncated_tokens=generated.truncated_tokens,
+            ),
             tokens=self._build_tokens(engine, ids, log_probabilities),
         )
 
@@ -191,10 +235,11 @@ class EmbeddedModel:
         prompt = self._encode_prompt(engine, request.prompt, context)
         continuation = whole[len(prompt.ids) :]
         log_probabilities, greedy = engine.score_tokens(prompt, continuation)
+        truncated = engine.count_excess_tokens(prompt, continuation)
         return Response(
             request_id=request.id,
             value=LogProbability(float(log_probabilities.sum()), greedy),
-            usage=Usage(len(prompt.ids), len(continuation)),
+            usage=Usage(len(prompt.ids) - truncated, len(continuation), truncated_tokens=truncated),
             tokens=self._build_tokens(engine, continuation, log_probabilities),
         )
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.core.messages import Image, Message, Prompt, Text
+from assay.core.records.messages import Image, Message, Prompt, Text
 
 if TYPE_CHECKING:
     from jinja2 import Template

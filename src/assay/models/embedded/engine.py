@@ -26,7 +26,8 @@ __all__ = ["EmbeddedEngine", "GeneratedText", "InvalidPrompt", "PromptImage", "T
 
 _MAX_CACHED_CONTEXTS = 4
 _MAX_CACHED_IMAGES = 64
-_MAX_RESERVED_TOKENS = 256
+MAX_RESERVED_TOKENS = 256
+"""Tokens of a long answer that a prompt is truncated for."""
 
 
 class InvalidPrompt(ValueError):
@@ -59,6 +60,9 @@ class GeneratedText:
     generated_tokens: int
     tokens: tuple[tuple[int, float], ...] = ()
     """Each token with its log probability, if requested."""
+
+    truncated_tokens: int = 0
+    """Tokens removed from the prompt so that it fits the context."""
 
 
 @dataclass(slots=True)
@@ -112,8 +116,9 @@ class EmbeddedEngine:
         generator = generator or np.random.default_rng(0)
         stop = [text for text in stop if text]
         with self._lock:
-            ids = self._expand_images(prompt)
-            ids = self._truncate_left(ids, self.context - min(max_tokens, _MAX_RESERVED_TOKENS))
+            whole = self._expand_images(prompt)
+            ids = self._truncate_left(whole, self.context - min(max_tokens, MAX_RESERVED_TOKENS))
+            removed = len(whole) - len(ids)
             context = self._read_context(ids, prompt.images)
             logits, text, tokens = context.logits, "", list[tuple[int, float]]()
             limit = min(max_tokens, self.context - len(ids))
@@ -122,14 +127,18 @@ class EmbeddedEngine:
                 if log_probabilities:
                     tokens.append((token, float(log_softmax(logits)[token])))
                 if token == self._end:
-                    return GeneratedText(text, "stop", len(ids), count, tuple(tokens))
+                    return GeneratedText(text, "stop", len(ids), count, tuple(tokens), removed)
                 text += self.tokenizer.decode([token])
                 if (cut := _first_stop(text, stop)) is not None:
-                    return GeneratedText(text[:cut], "stop", len(ids), count, tuple(tokens))
+                    return GeneratedText(text[:cut], "stop", len(ids), count, tuple(tokens), removed)
                 if count < limit:
                     hidden = self._decoder.read(self._decoder.embed([token]), context.cache)
                     logits = self._decoder.logits(hidden)[0]
-            return GeneratedText(text, "length", len(ids), max(limit, 0), tuple(tokens))
+            return GeneratedText(text, "length", len(ids), max(limit, 0), tuple(tokens), removed)
+
+    def count_excess_tokens(self, prompt: TokenPrompt, continuation: list[int]) -> int:
+        """Return how many tokens of the prompt are removed to score the continuation."""
+        return max(0, len(self._expand_images(prompt)) + len(continuation) - self.context - 1)
 
     def compute_log_likelihood(self, prompt: TokenPrompt, continuation: list[int]) -> tuple[float, bool]:
         """Return the log probability of the continuation after the prompt, and whether it is greedy."""

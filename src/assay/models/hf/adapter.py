@@ -18,12 +18,17 @@ from typing import Any, ClassVar
 
 from assay.core.errors import InvalidOption, MissingPackage
 from assay.core.fingerprints import digest_text
-from assay.core.messages import Media
-from assay.core.ports import Traits
-from assay.core.requests import Request
-from assay.core.responses import Outcome
+from assay.core.ports import Traits, TruncatedPrompt
+from assay.core.records.messages import Media
+from assay.core.records.requests import Request
+from assay.core.records.responses import Outcome
 from assay.models.hf.arguments import parse_arguments
-from assay.models.hf.backend import Backend, InterruptibleBackend, TokenReportingBackend
+from assay.models.hf.backend import (
+    Backend,
+    InterruptibleBackend,
+    TokenReportingBackend,
+    TruncationPreviewBackend,
+)
 from assay.models.hf.loading.checkpoint import Checkpoint
 from assay.models.hf.loading.tokenizer import read_template
 from assay.models.hf.multimodal.options import MediaOptions, split_media_options
@@ -161,6 +166,12 @@ class HfModel:
         """Return the text that the model will read, with its chat template applied and media as placeholders."""
         _check_packages()
         return self.backend.preview(request)
+
+    def preview_truncation(self, request: Request) -> TruncatedPrompt | None:
+        """Return what remains of a prompt that exceeds the context length; unknown for multimodal models."""
+        _check_packages()
+        backend = self.backend
+        return backend.preview_truncation(request) if isinstance(backend, TruncationPreviewBackend) else None
 
     def prepare(self, part: Media) -> None:
         """Decode a medium in advance, in the form that the backend needs."""

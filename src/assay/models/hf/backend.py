@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from assay.core.messages import Media
-from assay.core.ports import Ability
-from assay.core.requests import Request
-from assay.core.responses import Outcome
+from assay.core.ports import Ability, TruncatedPrompt
+from assay.core.records.messages import Media
+from assay.core.records.requests import Request
+from assay.core.records.responses import Outcome
 
-__all__ = ["Backend", "InterruptibleBackend", "TokenReportingBackend"]
+__all__ = ["Backend", "InterruptibleBackend", "TokenReportingBackend", "TruncationPreviewBackend"]
 
 
 class Backend(Protocol):
@@ -67,6 +67,13 @@ class InterruptibleBackend(Protocol):
     """A backend whose computation another thread can interrupt, so that Ctrl-C does not wait for an answer."""
 
     def interrupt(self) -> None: ...
+
+
+@runtime_checkable
+class TruncationPreviewBackend(Protocol):
+    """A backend that knows which prompts it truncates without `load`."""
+
+    def preview_truncation(self, request: Request) -> TruncatedPrompt | None: ...
 
 
 @runtime_checkable

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay.core.requests import Generate
+from assay.core.records.requests import Generate
 
 __all__ = ["SamplingSettings", "argmax_tokens", "sample_tokens", "sampling_from_request"]
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay.core.errors import InvalidOption, MediaError
-from assay.core.messages import Audio, Image, Message, Part, Prompt, Text, Video
 from assay.core.ports import Ability
-from assay.core.requests import Generate
-from assay.core.responses import Finish, Usage
+from assay.core.records.messages import Audio, Image, Message, Part, Prompt, Text, Video
+from assay.core.records.requests import Generate
+from assay.core.records.responses import Usage
+from assay.models.finish_reasons import MESSAGES, raise_reported_error
 from assay.models.hosted.service import HostedModel, read_hosted_options
-from assay.models.remote.control.errors import BadReply
+from assay.models.remote.errors import BadReply
 from assay.models.remote.options import Options
 from assay.models.remote.protocol.chat import Choice, ParsedReply, collect_stop_strings
 from assay.models.remote.protocol.media import EncodedMedia, MediaEncoding, encode_image, encode_video_frames
@@ -26,14 +27,6 @@ _IGNORED = frozenset({"image_token", "modality", "temperature", "tokenizer_backe
 _MAX_IMAGE_MB = 5.0
 _THINKING = ("adaptive", "disabled")
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
-_FINISH_REASONS: Mapping[str, Finish] = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "tool_use": "stop",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "refusal": "refused",
-}
 _SAMPLING = {"top_p": float, "top_k": int}
 
 
@@ -97,6 +90,10 @@ def _parse_budget(value: Any) -> int | None:
 # --- protocol ---
 
 
+_REDACTED = "[redacted reasoning]"
+"""Stands for reasoning that the service encrypted."""
+
+
 @dataclass(frozen=True, slots=True)
 class MessagesApi:
     """The Messages API, with the settings for extended thinking."""
@@ -134,14 +131,17 @@ class MessagesApi:
         payload: dict[str, Any] = {"model": options.model, "max_tokens": limit, "messages": messages}
         if system or options.system_prompt:
             payload["system"] = system or options.system_prompt
-        if self.thinking_budget:
-            payload["thinking"] = {"type": "enabled", "budget_tokens": self.thinking_budget}
-            payload["max_tokens"] = limit + self.thinking_budget
+        budget = self.thinking_budget if settings.thinking_budget is None else settings.thinking_budget
+        if budget:
+            payload["thinking"] = {"type": "enabled", "budget_tokens": budget}
+            payload["max_tokens"] = limit + budget
+        elif settings.thinking_budget == 0:
+            payload["thinking"] = {"type": "disabled"}
         elif self.thinking:
             payload["thinking"] = {"type": self.thinking}
-        if self.effort:
-            payload["output_config"] = {"effort": self.effort}
-        thinks = self.thinking_budget or self.thinking == "adaptive"
+        if effort := settings.reasoning_effort or self.effort:
+            payload["output_config"] = {"effort": effort}
+        thinks = budget or self.thinking == "adaptive"
         if not thinks and "temperature" not in refused:  # thinking fixes the temperature
             payload["temperature"] = min(settings.temperature, 1.0)
         for name, kind in _SAMPLING.items():
@@ -162,10 +162,12 @@ def parse_message(value: Any) -> ParsedReply:
 
     Raises:
         BadReply: The reply contains no answer.
+        GenerationFailed: The reply reports an error.
     """
+    raise_reported_error(value)
     if value.get("type") == "error":
-        raise BadReply(f"the service reports an error: {value.get('error')}")
-    reason = value["stop_reason"]
+        raise BadReply("the service reports an error without details")
+    finish = MESSAGES.classify(value["stop_reason"])
     texts, thoughts = [], []
     for block in value["content"]:
         match block.get("type"):
@@ -173,7 +175,8 @@ def parse_message(value: Any) -> ParsedReply:
                 texts.append(block["text"])
             case "thinking":
                 thoughts.append(block["thinking"])
-    finish = _FINISH_REASONS.get(str(reason or ""), "")
+            case "redacted_thinking":
+                thoughts.append(_REDACTED)
     choice = Choice("".join(texts), finish, "".join(thoughts) or None)
     return ParsedReply((choice,), _parse_usage(value.get("usage")), str(value.get("model") or ""), "")
 

@@ -8,12 +8,13 @@ from typing import Any
 from urllib.parse import quote
 
 from assay.core.errors import InvalidOption, MediaError
-from assay.core.messages import Audio, Image, Part, Prompt, Text, Video
 from assay.core.ports import Ability
-from assay.core.requests import Generate
-from assay.core.responses import Finish, Usage
+from assay.core.records.messages import Audio, Image, Part, Prompt, Text, Video
+from assay.core.records.requests import Generate
+from assay.core.records.responses import Usage
+from assay.models.finish_reasons import GENERATE_CONTENT, raise_reported_error
 from assay.models.hosted.service import HostedModel, read_hosted_options
-from assay.models.remote.control.errors import BadReply
+from assay.models.remote.errors import BadReply
 from assay.models.remote.options import Options
 from assay.models.remote.protocol.chat import Choice, ParsedReply, collect_stop_strings, compute_seed
 from assay.models.remote.protocol.media import (
@@ -37,16 +38,6 @@ _LEVELS = ("MINIMAL", "LOW", "MEDIUM", "HIGH")
 _MAX_STOPS = 5
 """Limit of the service; further stop strings are applied to the answer."""
 
-_FINISH_REASONS: Mapping[str, Finish] = {
-    "STOP": "stop",
-    "MAX_TOKENS": "length",
-    "SAFETY": "refused",
-    "RECITATION": "refused",
-    "BLOCKLIST": "refused",
-    "PROHIBITED_CONTENT": "refused",
-    "SPII": "refused",
-    "IMAGE_SAFETY": "refused",
-}
 _HARMS = ("HARASSMENT", "HATE_SPEECH", "SEXUALLY_EXPLICIT", "DANGEROUS_CONTENT", "CIVIC_INTEGRITY")
 
 
@@ -184,12 +175,14 @@ class GenerateContentApi:
         seed = compute_seed(settings, options, request.repeat)
         if seed is not None and "seed" not in refused:
             chosen["seed"] = seed
-        if self.thinking_budget is not None:
-            shown = {"includeThoughts": True} if self.thinking_budget else {}
-            chosen["thinkingConfig"] = {"thinkingBudget": self.thinking_budget, **shown}
-            chosen["maxOutputTokens"] = limit + max(0, self.thinking_budget)
-        elif self.thinking_level:
-            chosen["thinkingConfig"] = {"thinkingLevel": self.thinking_level, "includeThoughts": True}
+        budget = self.thinking_budget if settings.thinking_budget is None else settings.thinking_budget
+        level = settings.reasoning_effort or self.thinking_level
+        shown = {"includeThoughts": True} if settings.include_reasoning else {}
+        if budget is not None:
+            chosen["thinkingConfig"] = {"thinkingBudget": budget, **(shown if budget else {})}
+            chosen["maxOutputTokens"] = limit + max(0, budget)
+        elif level:
+            chosen["thinkingConfig"] = {"thinkingLevel": level, **shown}
         return chosen
 
     def parse_reply(self, value: Any) -> ParsedReply:
@@ -201,7 +194,9 @@ def parse_content(value: Any) -> ParsedReply:
 
     Raises:
         BadReply: The reply contains no answer and no reason.
+        GenerationFailed: The reply reports an error.
     """
+    raise_reported_error(value)
     usage, model = _parse_usage(value.get("usageMetadata")), str(value.get("modelVersion") or "")
     candidates = value.get("candidates")
     if not candidates:
@@ -209,22 +204,23 @@ def parse_content(value: Any) -> ParsedReply:
             return ParsedReply((Choice("", "refused"),), usage, model, "")
         raise BadReply('unexpected response format: no "candidates"')
     candidate = candidates[0]
-    reason = str(candidate.get("finishReason") or "")
-    parts = candidate.get("content", {}).get("parts") or ()
+    finish = GENERATE_CONTENT.classify(candidate.get("finishReason"))
+    parts = (candidate.get("content") or {}).get("parts") or ()
     text = "".join([part.get("text", "") for part in parts if not part.get("thought")])
     thought = "".join([part.get("text", "") for part in parts if part.get("thought")])
-    if not parts and reason not in _FINISH_REASONS:
-        raise BadReply(f'unexpected response format: no "parts" ({reason or "no reason"})')
-    return ParsedReply((Choice(text, _FINISH_REASONS.get(reason, ""), thought or None),), usage, model, "")
+    return ParsedReply((Choice(text, finish, thought or None),), usage, model, "")
 
 
 def _parse_usage(value: Any) -> Usage | None:
     """Return the token counts; the service reports thinking separately and bills it as output."""
     if not isinstance(value, Mapping):
         return None
-    written = int(value.get("candidatesTokenCount") or 0) + int(value.get("thoughtsTokenCount") or 0)
+    reasoning = int(value.get("thoughtsTokenCount") or 0)
+    written = int(value.get("candidatesTokenCount") or 0) + reasoning
     cached = int(value.get("cachedContentTokenCount") or 0)
-    return Usage(int(value.get("promptTokenCount") or 0), written, cached_tokens=cached)
+    return Usage(
+        int(value.get("promptTokenCount") or 0), written, cached_tokens=cached, reasoning_tokens=reasoning
+    )
 
 
 def _build_contents(prompt: Prompt, media: MediaEncoding) -> tuple[str, list[dict[str, Any]]]:

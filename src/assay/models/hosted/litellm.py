@@ -16,18 +16,20 @@ from importlib import import_module
 from typing import Any
 
 from assay.core.errors import MediaError, MissingPackage, UserError
-from assay.core.messages import Media
 from assay.core.ports import Traits
-from assay.core.requests import Generate, Request
-from assay.core.responses import Failure, Outcome, Response, Usage
+from assay.core.records.messages import Media
+from assay.core.records.requests import Generate, Request
+from assay.core.records.responses import Failure, Outcome, Response, Usage
 from assay.core.secrets import redact, register_secret
 from assay.models.credentials import reject_key_arguments
+from assay.models.finish_reasons import GenerationFailed
 from assay.models.prices import build_billed_name
 from assay.models.remote.capabilities.cache import ServerCapabilities
-from assay.models.remote.control.errors import BadReply, CallError, CallFailed, read_retry_after
-from assay.models.remote.control.retries import RetryPolicy
+from assay.models.remote.concurrency import get_rate_limit
+from assay.models.remote.errors import BadReply, CallError, CallFailed, read_retry_after
 from assay.models.remote.openai import build_identity, build_media_encoding, format_preview
 from assay.models.remote.options import read_options
+from assay.models.remote.output_limits import compute_output_limit
 from assay.models.remote.protocol.chat import build_chat_payload, build_response, parse_chat_reply
 from assay.models.remote.protocol.json_writer import to_plain_json
 from assay.models.remote.protocol.media import prepare_media
@@ -75,12 +77,7 @@ class LiteLLMModel:
         given = {"rpm": rpm, "tpm": tpm, **arguments}
         self._options = read_options("litellm", given, (), seed=None)
         self._media = build_media_encoding(self._options)
-        self._retry_policy = RetryPolicy(
-            retries=self._options.max_retries,
-            timeout_s=self._options.timeout,
-            total_timeout_s=self._options.total_timeout,
-            initial_delay_s=self._options.retry_backoff_s,
-        )
+        self._retry_policy = self._options.retry_policy
         self._jitter = random.Random()
         self._litellm: Any = None
 
@@ -102,6 +99,10 @@ class LiteLLMModel:
             if "/" in self.name
             else f"openai/{self.name}"
         )
+
+    def find_output_limit(self, request: Generate) -> int | None:
+        """Return the largest number of tokens of the answer, with the limits in `extra_body`."""
+        return compute_output_limit(request.settings, self._options)
 
     @property
     def traits(self) -> Traits:
@@ -162,6 +163,8 @@ class LiteLLMModel:
             late = time.monotonic() - began + pause_s > self._retry_policy.total_timeout_s
             if not outcome.transient or failed > self._retry_policy.retries or late:
                 return CallFailed(outcome, failed).to_failure(request.id)
+            if outcome.retry_after_s:
+                get_rate_limit(f"litellm {self.name}").pause(pause_s)  # for the progress display
             await asyncio.sleep(pause_s)
 
     def _build_call(self, request: Generate) -> dict[str, Any]:
@@ -173,6 +176,8 @@ class LiteLLMModel:
         try:
             completion = await self._litellm.acompletion(**call)
             reply = parse_chat_reply(completion.model_dump())
+        except GenerationFailed as error:
+            return CallError(error.kind, str(error), transient=error.transient)
         except (BadReply, KeyError, TypeError, ValueError, AttributeError) as error:
             if type(error).__module__.startswith(("litellm", "openai")):
                 return self._convert_error(request, error)

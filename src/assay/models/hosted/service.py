@@ -12,17 +12,17 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from assay.core.errors import InvalidOption, MediaError, UserError
-from assay.core.messages import Media, Message, Prompt, Text
 from assay.core.ports import Ability, Traits
-from assay.core.requests import Generate, Request, Settings
-from assay.core.responses import Failure, Outcome
+from assay.core.records.messages import Media, Message, Prompt, Text
+from assay.core.records.requests import Generate, Request, Settings
+from assay.core.records.responses import Failure, Outcome
 from assay.models.credentials import reject_key_arguments, require_key
 from assay.models.prices import build_billed_name
-from assay.models.remote.control.errors import CallFailed
-from assay.models.remote.control.retries import RetryPolicy
 from assay.models.remote.endpoint import CallOutcome, Endpoint
+from assay.models.remote.errors import CallFailed
 from assay.models.remote.openai import build_identity, build_media_encoding, format_preview
 from assay.models.remote.options import Options, read_options
+from assay.models.remote.output_limits import compute_output_limit
 from assay.models.remote.protocol.chat import ParsedReply, build_response
 from assay.models.remote.protocol.json_writer import write_json
 from assay.models.remote.protocol.media import MediaEncoding, prepare_media, write_in_thread
@@ -130,6 +130,11 @@ class HostedModel:
         """The name of the model in price tables; a self-hosted server with the same API costs nothing."""
         return build_billed_name(self.address.url, self.options.model)
 
+    def find_output_limit(self, request: Generate) -> int | None:
+        """Return the largest number of tokens of the answer, with its thinking and the limits in `extra_body`."""
+        thinking = max(0, getattr(self.api, "thinking_budget", None) or 0)
+        return compute_output_limit(request.settings, self.options, thinking_tokens=thinking)
+
     @property
     def address(self) -> Address:
         """Address of the service; `base_url` may include the path of a call."""
@@ -188,18 +193,14 @@ class HostedModel:
                 **self.api.build_headers(require_key(variables, service=self.api.service)),
             },
             key_variable=variables[0],
-            retry_policy=RetryPolicy(
-                retries=options.max_retries,
-                timeout_s=options.timeout,
-                total_timeout_s=options.total_timeout,
-                initial_delay_s=options.retry_backoff_s,
-            ),
+            retry_policy=options.retry_policy,
             num_concurrent=options.max_concurrency,
             initial_concurrency=options.initial_concurrency,
             rpm=options.rpm,
             tpm=options.tpm,
             verify_certificate=options.verify_certificate,
             ca_cert_path=options.ca_cert_path,
+            max_body_bytes=int(options.max_reply_mb * 2**20),
         )
 
     async def probe_settings(self, endpoint: Endpoint) -> None:
@@ -221,6 +222,11 @@ class HostedModel:
         finally:
             for pending in tasks:
                 pending.cancel()
+
+    def hold_requests(self, held: bool) -> None:
+        """Start no calls while `held`."""
+        if self._endpoint is not None:
+            self._endpoint.limiter.hold(held)
 
     async def close(self) -> None:
         """Close the connections."""

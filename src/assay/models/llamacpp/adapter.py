@@ -14,31 +14,31 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.core.errors import InvalidOption
 from assay.core.ports import Ability, Traits
-from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
-from assay.core.responses import Failure, LogProbability, Outcome, Response, Tokens, Usage
+from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood
+from assay.core.records.responses import Failure, LogProbability, Outcome, Response, Tokens, Usage
 from assay.models.file_digests import hash_file
+from assay.models.finish_reasons import GenerationFailed
 from assay.models.llamacpp.arguments import LlamaCppArguments
 from assay.models.llamacpp.gguf import GgufHeader, read_header
 from assay.models.packages import require_package
+from assay.models.reasoning import ReasoningFormat, ReasoningSplitter, detect_format
 from assay.models.tokens import (
     TextEncoder,
     Unanswerable,
-    cut_at_stops,
     encode_pair,
     fit_pair,
     fit_prompt,
     split_rolling_windows,
-    split_thinking,
 )
 
 if TYPE_CHECKING:
-    from assay.models.llamacpp.engine import LlamaCppEngine, TokenStep
+    from assay.models.llamacpp.engine import GeneratedText, LlamaCppEngine, TokenStep
     from assay.models.tokens.chat_template import ChatTemplate
 
 __all__ = ["LlamaCppModel", "hash_weights"]
@@ -112,6 +112,10 @@ class LlamaCppModel:
             **self._arguments.to_identity(),
         }
 
+    @cached_property
+    def _reasoning_format(self) -> ReasoningFormat | None:
+        return detect_format(self._template_source)
+
     def preview(self, request: Request) -> str:
         """Return the text that the model will read, with its chat template applied."""
         return self._render(request)
@@ -175,36 +179,84 @@ class LlamaCppModel:
         except Unanswerable as error:
             kind = "bad media" if request.prompt.has_media else "bad request"
             return Failure(request_id=request.id, kind=kind, message=str(error))
+        except GenerationFailed as error:
+            return Failure(request_id=request.id, kind=error.kind, message=str(error))
         return replace(response, seconds=time.monotonic() - started)
 
     def _generate(self, engine: LlamaCppEngine, slot: int, request: Generate) -> Response:
         arguments, settings = self._arguments, request.settings
         limit = arguments.max_gen_toks if settings.max_tokens is None else settings.max_tokens
-        (tokens,) = self._encoder([self._render(request)])
-        tokens = fit_prompt(tokens or [self._prefix_token[0]], self._n_ctx, limit)
+        prompt = self._render(request)
+        (tokens,) = self._encoder([prompt])
+        whole = tokens or [self._prefix_token[0]]
+        tokens = fit_prompt(whole, self._n_ctx, limit)
+        truncated = len(whole) - len(tokens)
         if limit < 1:
-            usage = Usage(len(tokens), 0)
+            usage = Usage(len(tokens), 0, truncated_tokens=truncated)
             return Response(
                 request_id=request.id, value="", finish="length", usage=usage, tokens=self._build_tokens(())
             )
-        think_end = arguments.think_end_token
-        generated = engine.generate(
-            tokens,
+        known = self._reasoning_format if request.prompt.chat else None
+        splitter = ReasoningSplitter.for_prompt(known, prompt, end_mark=arguments.think_end_token)
+        generate = partial(
+            engine.generate,
             slot=slot,
-            max_tokens=limit,
             sampling=arguments.build_sampling(request),
-            stop=() if think_end else settings.stop,  # the reasoning may contain them
-            is_complete=_make_completion_check(think_end, settings.stop) if think_end else None,
+            stop=() if splitter.is_active else settings.stop,  # the reasoning may contain them
             log_probabilities=self._reports_tokens,
         )
-        reasoning, text = split_thinking(generated.text, think_end) if think_end else (None, generated.text)
+        budget = settings.thinking_budget if splitter.format is not None else None
+        if budget is None:
+            generated = generate(
+                tokens,
+                max_tokens=limit,
+                is_complete=(lambda text: splitter.has_stop(text, settings.stop))
+                if splitter.is_active
+                else None,
+            )
+        else:
+            generated = self._generate_within_budget(generate, tokens, splitter, request, limit)
+        found = splitter.split_and_cut(generated.text, settings.stop)
         return Response(
             request_id=request.id,
-            value=cut_at_stops(text, settings.stop),
+            value=found.answer,
             finish=generated.finish,
-            usage=Usage(generated.prompt_tokens, generated.generated_tokens),
-            reasoning=reasoning,
+            usage=Usage(
+                generated.prompt_tokens,
+                generated.generated_tokens,
+                reasoning_tokens=len(self._encoder([found.reasoning])[0]) if found.reasoning else 0,
+                truncated_tokens=truncated,
+            ),
+            reasoning=found.reasoning,
             tokens=self._build_tokens(generated.steps),
+        )
+
+    def _generate_within_budget(
+        self,
+        generate: Callable[..., GeneratedText],
+        tokens: list[int],
+        splitter: ReasoningSplitter,
+        request: Generate,
+        limit: int,
+    ) -> GeneratedText:
+        """Generate at most `thinking_budget` tokens of reasoning, end the reasoning, and generate the answer."""
+        stops = request.settings.stop
+        budget = request.settings.thinking_budget or 0
+        is_complete = partial(splitter.has_stop, stops=stops)
+        first = generate(tokens, max_tokens=max(1, budget), is_complete=is_complete)
+        if first.finish != "length":
+            return first
+        written = first.text + splitter.end_reasoning(first.text)
+        (more,) = self._encoder([written])
+        second = generate(
+            [*tokens, *more], max_tokens=limit, is_complete=lambda text: is_complete(written + text)
+        )
+        return replace(
+            second,
+            text=written + second.text,
+            prompt_tokens=first.prompt_tokens,
+            generated_tokens=len(more) + second.generated_tokens,
+            steps=(*first.steps, *second.steps),
         )
 
     def _build_tokens(self, steps: Sequence[TokenStep]) -> Tokens | None:
@@ -217,7 +269,7 @@ class LlamaCppModel:
         pair = encode_pair(self._render(request), request.continuation, self._encoder)
         pair = fit_pair(pair, self._n_ctx - 1)
         steps, greedy = engine.score(pair.context, pair.continuation, slot=slot)
-        usage = Usage(len(pair.context), len(pair.continuation))
+        usage = Usage(len(pair.context), len(pair.continuation), truncated_tokens=pair.truncated)
         value = LogProbability(_sum_log_probabilities(steps), greedy)
         return Response(request_id=request.id, value=value, usage=usage, tokens=self._build_tokens(steps))
 
@@ -329,13 +381,3 @@ def _split_among_slots(window: Sequence[Request], slots: int) -> list[Iterator[R
     ordered = sorted(window, key=lambda request: (request.prompt.text, request.prompt.digest))
     size = -(-len(ordered) // slots) or 1
     return [iter(ordered[start : start + size]) for start in range(0, len(ordered), size)]
-
-
-def _make_completion_check(think_end: str, stops: Sequence[str]) -> Callable[[str], bool]:
-    """Return a function that tells whether the answer after the reasoning contains a stop string."""
-
-    def is_complete(text: str) -> bool:
-        answer = text.rpartition(think_end)[2] if think_end in text else ""
-        return any(stop and stop in answer for stop in stops)
-
-    return is_complete

@@ -13,7 +13,7 @@ from typing import Any
 from assay.core.errors import InvalidOption
 from assay.core.fingerprints import digest_text
 from assay.core.options.parsing import parse_bool
-from assay.core.requests import Generate
+from assay.core.records.requests import Generate
 
 __all__ = ["LlamaCppArguments"]
 

@@ -24,7 +24,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from assay.core.errors import DatasetError
-from assay.core.responses import Finish, Tokens
+from assay.core.records.responses import Finish, Tokens
+from assay.models.finish_reasons import LLAMA_CPP
 from assay.models.tokens import Unanswerable, tokens_from_bytes
 
 __all__ = [
@@ -141,7 +142,11 @@ class LlamaCppEngine:
         is_complete: Callable[[str], bool] | None = None,
         log_probabilities: bool = False,
     ) -> GeneratedText:
-        """Generate until a stop string, the end token, the token limit, or until `is_complete(text)`."""
+        """Generate until a stop string, the end token, the token limit, or until `is_complete(text)`.
+
+        Raises:
+            GenerationFailed: llama.cpp ended without a known reason.
+        """
         texts: list[str] = []
         steps: list[TokenStep] = []
         last: dict[str, Any] = {}
@@ -165,7 +170,7 @@ class LlamaCppEngine:
         }  # fmt: skip
         self.server.handle_completions(parameters, on_chunk)
         self._raise_for_error(last)
-        finish: Finish = "stop" if last.get("finish") == "stop" else "length"
+        finish = LLAMA_CPP.classify(last.get("finish"))
         usage = last.get("usage") or {}
         return GeneratedText(
             text="".join(texts),

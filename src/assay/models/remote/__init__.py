@@ -1,10 +1,12 @@
 """Models that are called over HTTP.
 
 transport/       addresses, TLS, proxies, connections and the HTTP client
-control/         concurrency and rate limits, retries, classification of errors
 protocol/        request payloads and reply parsing: chat completions, responses API, prompt log-probabilities, media
 capabilities/    probes that find out what a server supports, and their cache
 endpoint.py      one call with concurrency limit, retries and timeout: `await endpoint.post(path, payload, read)`
+concurrency.py   concurrency and rate limits
+retries.py       the retry policy; `options.py` sets its numbers
+errors.py        classification of errors
 options.py       the arguments of these models
 openai.py        adapter for chat completions and the responses API
 completions.py   adapter for text completions: generation and log-probabilities

@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import itemgetter
 from typing import Any
 
 from assay.core.ports import Ability, Traits
-from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
-from assay.core.responses import Failure, LogProbability, Outcome, Response, Tokens, Usage
+from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood
+from assay.core.records.responses import Failure, LogProbability, Outcome, Response, Tokens, Usage
+from assay.models.finish_reasons import OPENAI, raise_reported_error
 from assay.models.prices import build_billed_name
 from assay.models.remote.capabilities.cache import ServerCapabilities
 from assay.models.remote.capabilities.chat_probe import ServerUnreachable
 from assay.models.remote.capabilities.completions_probe import probe_completions
-from assay.models.remote.control.concurrency import iterate_completed
-from assay.models.remote.control.errors import BadReply, CallFailed
+from assay.models.remote.concurrency import iterate_completed
 from assay.models.remote.endpoint import Endpoint
-from assay.models.remote.openai import build_identity, build_unreachable_error, format_preview, probe_server
+from assay.models.remote.errors import BadReply, CallFailed
+from assay.models.remote.openai import (
+    build_identity,
+    build_unreachable_error,
+    describe_probe,
+    format_preview,
+    probe_server,
+)
 from assay.models.remote.options import read_options
+from assay.models.remote.output_limits import compute_output_limit
 from assay.models.remote.protocol.chat import (
-    FINISH_REASONS,
     MAX_STOPS,
     Choice,
     build_response,
@@ -61,6 +68,9 @@ class _PendingScore:
     total: float = 0.0
     greedy: bool = True
     token_count: int = 0
+    truncated: int = 0
+    """Tokens removed from the prompt so that it fits the model."""
+
     failure: Failure | None = None
     tokens_by_window: list[tuple[int, Tokens | None]] = field(default_factory=list)
     """The index of each window, and its tokens if the server returns them."""
@@ -86,6 +96,7 @@ class CompletionsModel:
         given = {"batch_size": batch_size, "rpm": rpm, "tpm": tpm, **arguments}
         self._options = read_options("openai-completions", given, ())
         self._capabilities = ServerCapabilities()
+        self._probe_calls = 0
         self._endpoint: Endpoint | None = None
         self._tokenizer: Tokenizer | None = None
         self._gives_tokens = False
@@ -99,6 +110,10 @@ class CompletionsModel:
     def billed_as(self) -> str:
         """The name of the model in price tables; a self-hosted server costs nothing."""
         return build_billed_name(self._options.address().url, self._options.model)
+
+    def find_output_limit(self, request: Generate) -> int | None:
+        """Return the largest number of tokens of the answer, with the limits in `extra_body`."""
+        return compute_output_limit(request.settings, self._options)
 
     @property
     def traits(self) -> Traits:
@@ -138,15 +153,18 @@ class CompletionsModel:
 
     async def probe(self) -> Sequence[str]:
         """Find out what the server supports and update `traits`."""
-        self._capabilities, notes = await probe_server(self._options, self._capabilities, probe_completions)
+        self._capabilities, notes, calls = await probe_server(
+            self._options, self._capabilities, probe_completions
+        )
+        self._probe_calls += calls
         if self._capabilities.prompt_scores == "prompt_logprobs" and not self._scoring_input:
             notes.append("the server scores prompts only as token ids: pass tokenizer=NAME for likelihoods")
         return notes
 
     @property
     def seen(self) -> Mapping[str, Any]:
-        """Probed capabilities, for the manifest."""
-        return self._capabilities.to_facts()
+        """Probed capabilities and the number of calls that probing took, for the manifest."""
+        return describe_probe(self._capabilities, self._probe_calls)
 
     async def open(self) -> None:
         """Connect, and load the client-side tokenizer if there is one."""
@@ -155,6 +173,7 @@ class CompletionsModel:
             if not self._capabilities.generates:
                 if self._options.probe:
                     self._capabilities = await probe_completions(endpoint, self._options)
+                    self._probe_calls += endpoint.posts
                 else:  # as lm-eval does
                     self._capabilities = ServerCapabilities(
                         prompt_scores="echo", token_prompts=True, many_prompts=True
@@ -181,6 +200,11 @@ class CompletionsModel:
             works += [self._score(chunk) for chunk in chunks]
         async for outcome in iterate_completed(works):
             yield outcome
+
+    def hold_requests(self, held: bool) -> None:
+        """Start no calls while `held`."""
+        if self._endpoint is not None:
+            self._endpoint.limiter.hold(held)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -232,7 +256,7 @@ class CompletionsModel:
                 work.outcomes.append(_failure_from_unanswerable(request, error))
                 continue
             prompt = ScoringPrompt(fitted.context + fitted.continuation, len(fitted.context))
-            work.prompts.append((_PendingScore(request, 1), prompt))
+            work.prompts.append((_PendingScore(request, 1, truncated=fitted.truncated), prompt))
         for whole in requests:
             if isinstance(whole, RollingLikelihood):
                 self._plan_rolling(whole, tokenizer, room, work)
@@ -288,21 +312,25 @@ class CompletionsModel:
             why = "text completions do not support media, and chats need tokenizer=NAME"
             return [Failure(request_id=request.id, kind="bad request", message=why)]
         try:
-            payload = self._build_payload(request)
+            payload, truncated = self._build_payload(request)
             answered = await endpoint.post(PATH, payload, _parse_text_reply)
         except Unanswerable as error:
             return [_failure_from_unanswerable(request, error)]
         except CallFailed as error:
             return [error.to_failure(request.id)]
         choice, usage, served = answered.value
+        if truncated:
+            usage = replace(usage or Usage(), truncated_tokens=truncated)
         return [build_response(request, choice, usage, self._options, answered.seconds, served=served)]
 
-    def _build_payload(self, request: Generate) -> dict[str, Any]:
+    def _build_payload(self, request: Generate) -> tuple[dict[str, Any], int]:
+        """Return the payload and the number of tokens removed from the prompt."""
         options, settings = self._options, request.settings
         limit = options.max_gen_toks if settings.max_tokens is None else settings.max_tokens
+        prompt, truncated = self._build_prompt(request, limit)
         payload: dict[str, Any] = {
             "model": options.model,
-            "prompt": self._build_prompt(request, limit),
+            "prompt": prompt,
             "max_tokens": limit,
             "temperature": settings.temperature,
         }
@@ -312,17 +340,19 @@ class CompletionsModel:
             payload["seed"] = seed
         if self._gives_tokens and self._capabilities.prompt_scores:
             payload["logprobs"] = 1
-        return {**payload, **select_extra_settings(settings), **options.extra_body}
+        return {**payload, **select_extra_settings(settings), **options.extra_body}, truncated
 
-    def _build_prompt(self, request: Generate, limit: int) -> list[int] | str:
+    def _build_prompt(self, request: Generate, limit: int) -> tuple[list[int] | str, int]:
+        """Return the prompt as tokens if the server accepts them, and the number of removed tokens."""
         tokenizer = self._tokenizer
         if tokenizer is None:
-            return request.prompt.text
+            return request.prompt.text, 0
         text = self._render_text(request, tokenizer)
         if not self._capabilities.token_prompts or self._options.tokenized_requests is False:
-            return text
+            return text, 0
         (tokens,) = tokenizer.encoder([text])
-        return fit_prompt(tokens, self._max_length - 1, limit)
+        fitted = fit_prompt(tokens, self._max_length - 1, limit)
+        return fitted, len(tokens) - len(fitted)
 
     def _render_text(self, request: Request, tokenizer: Tokenizer) -> str:
         return tokenizer.apply_chat_template(request.prompt) if request.prompt.chat else request.prompt.text
@@ -350,13 +380,17 @@ def _parse_scores_reply(
 
 
 def _parse_text_reply(value: Any) -> tuple[Choice, Usage | None, str]:
+    raise_reported_error(value)
     choices = value["choices"]
     if not choices:
         raise BadReply('unexpected response format: no "choices"')
+    raise_reported_error(choices[0], " for this choice")
+    finish = OPENAI.classify(choices[0].get("finish_reason"))
     text = choices[0]["text"]
     if not isinstance(text, str):
         raise BadReply(f"unexpected response format: the answer is a {type(text).__name__}, not text")
-    finish = FINISH_REASONS.get(str(choices[0].get("finish_reason") or ""), "")
+    if not (text or finish):
+        raise BadReply("unexpected response format: neither text nor `finish_reason`")
     served = format_served_name(value.get("model"), value.get("system_fingerprint"))
     return (
         Choice(text, finish, tokens=parse_tokens(choices[0].get("logprobs"))),
@@ -386,7 +420,7 @@ def _add_score(
     return Response(
         request_id=pending.request.id,
         value=LogProbability(pending.total, greedy),
-        usage=Usage(pending.token_count, 0),
+        usage=Usage(pending.token_count, 0, truncated_tokens=pending.truncated),
         seconds=seconds,
         served=served,
         tokens=_join_tokens(pending.tokens_by_window),

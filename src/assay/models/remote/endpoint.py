@@ -19,11 +19,19 @@ from typing import Any, Generic, TypeVar
 
 from assay.core.errors import AssayError, UserError
 from assay.core.secrets import redact, register_secret
-from assay.models.remote.control.concurrency import INITIAL_CONCURRENCY, ConcurrencyLimiter, get_rate_limit
-from assay.models.remote.control.errors import BadReply, CallError, CallFailed, error_from_reply
-from assay.models.remote.control.retries import Attempt, RetryPolicy
+from assay.models.finish_reasons import GenerationFailed
+from assay.models.remote.concurrency import INITIAL_CONCURRENCY, ConcurrencyLimiter, get_rate_limit
+from assay.models.remote.errors import BadReply, CallError, CallFailed, error_from_reply
+from assay.models.remote.retries import Attempt, RetryPolicy
 from assay.models.remote.transport.address import Address
-from assay.models.remote.transport.connection import ConnectError, ReadTimeout, RemoteProtocolError, Reply
+from assay.models.remote.transport.connection import (
+    DEFAULT_MAX_BODY_BYTES,
+    ConnectError,
+    ReadTimeout,
+    RemoteProtocolError,
+    Reply,
+    ReplyTooLarge,
+)
 from assay.models.remote.transport.http import HttpClient, HttpRequest
 
 __all__ = ["CallOutcome", "Endpoint"]
@@ -31,6 +39,9 @@ __all__ = ["CallOutcome", "Endpoint"]
 T = TypeVar("T")
 
 _SECRET_HEADER_WORDS = ("authorization", "key", "token", "secret", "cookie")
+_MAX_FILE_BYTES = 1024 * 2**20
+"""Largest file of batch results: answers to ten thousand requests."""
+
 _UNREACHABLE_LIMIT_S = 120.0
 """The run stops when the server is unreachable for this long."""
 
@@ -63,6 +74,7 @@ class Endpoint:
         tpm: float | None = None,
         verify_certificate: bool = True,
         ca_cert_path: str = "",
+        max_body_bytes: int = DEFAULT_MAX_BODY_BYTES,
     ) -> None:
         for name, value in (headers or {}).items():
             if any(
@@ -74,9 +86,10 @@ class Endpoint:
         self.rate_limit = get_rate_limit(address.origin)
         self.rate_limit.set_limits(rpm, tpm)
         self.limiter = ConcurrencyLimiter(num_concurrent, self.rate_limit, initial=initial_concurrency)
-        self.attempts = 0
-        """Number of attempts, retries included."""
+        self.posts = 0
+        """Number of POST calls, retries included."""
 
+        self._max_body_bytes = max_body_bytes
         self._key_variable = key_variable
         """Environment variable of the key, for error messages."""
 
@@ -106,7 +119,7 @@ class Endpoint:
             UserError: Authentication failed or the account has no credit, so no call can succeed.
         """
         body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
-        request = HttpRequest("POST", path, body, content_type)
+        request = HttpRequest("POST", path, body, content_type, self._max_body_bytes)
         return await self._call_with_retries(
             request, partial(_parse_json, read), tokens, retry_policy or self.retry_policy
         )
@@ -115,15 +128,15 @@ class Endpoint:
         self, path: str, read: Callable[[Any], T], *, retry_policy: RetryPolicy | None = None
     ) -> CallOutcome[T]:
         """Fetch and parse JSON. Raises the errors of `post`."""
+        request = HttpRequest("GET", path, max_body_bytes=self._max_body_bytes)
         return await self._call_with_retries(
-            HttpRequest("GET", path), partial(_parse_json, read), 0, retry_policy or self.retry_policy
+            request, partial(_parse_json, read), 0, retry_policy or self.retry_policy
         )
 
     async def get_text(self, path: str, *, retry_policy: RetryPolicy | None = None) -> CallOutcome[str]:
         """Fetch text, such as a JSON Lines file. Raises the errors of `post`."""
-        return await self._call_with_retries(
-            HttpRequest("GET", path), _decode_text, 0, retry_policy or self.retry_policy
-        )
+        request = HttpRequest("GET", path, max_body_bytes=max(self._max_body_bytes, _MAX_FILE_BYTES))
+        return await self._call_with_retries(request, _decode_text, 0, retry_policy or self.retry_policy)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -136,23 +149,33 @@ class Endpoint:
     ) -> CallOutcome[T]:
         began = time.monotonic()
         failed = 0
+        last: CallError | None = None
         while True:
             elapsed_s = time.monotonic() - began if failed else 0.0
-            timeout_s = min(retry_policy.timeout_s, max(retry_policy.total_timeout_s - elapsed_s, 0.05))
-            attempt = Attempt(self.limiter, self._http, request, timeout_s, tokens)
-            outcome = await self._await_attempt(attempt, read)
+            left_s = max(retry_policy.total_timeout_s - elapsed_s, 0.05)
+            timeout_s = min(retry_policy.timeout_s, left_s)
+            self.posts += request.method == "POST"
+            attempt = Attempt(
+                self.limiter, self._http, request, timeout_s, tokens, retry_policy.max_retry_wait_s
+            )
+            try:  # a retry can wait for a pause of the server, which counts; the queue before the first attempt does not
+                async with asyncio.timeout(left_s if failed else None):
+                    outcome = await self._await_attempt(attempt, read)
+            except TimeoutError:
+                assert last is not None
+                raise CallFailed(last, failed) from None
             if not isinstance(outcome, CallError):
                 self._unreachable_since = 0.0
                 value, headers = outcome
                 return CallOutcome(value, failed + 1, attempt.seconds, headers)
             failed += 1
-            await self._wait_or_raise(outcome, failed, retry_policy, began)
+            last = replace(outcome, message=redact(outcome.message))
+            await self._wait_or_raise(last, failed, retry_policy, began)
 
     async def _await_attempt(
         self, attempt: Attempt, read: Callable[[Reply], T]
     ) -> tuple[T, Mapping[str, str]] | CallError:
         """Await one attempt; return the parsed reply with its headers, or the error."""
-        self.attempts += 1
         try:
             reply = await attempt.reply
             failure = error_from_reply(reply)
@@ -162,10 +185,14 @@ class Endpoint:
             raise
         except ReadTimeout as error:
             return CallError("timeout", str(error), transient=True)
+        except ReplyTooLarge as error:
+            return CallError("bad reply", str(error), transient=True)
         except RemoteProtocolError as error:
             return CallError("connection", f"{self.address.origin}: {error}", transient=True)
         except BadReply as error:
             return CallError("bad reply", str(error), transient=True)
+        except GenerationFailed as error:
+            return CallError(error.kind, str(error), transient=error.transient)
         except ConnectError as error:
             self._check_unreachable(error)
             return CallError("connection", f"{self.address.origin}: {error}", transient=True)
@@ -174,12 +201,11 @@ class Endpoint:
         self, error: CallError, failed: int, retry_policy: RetryPolicy, began: float
     ) -> None:
         """Wait before the next attempt, or raise if there is none."""
-        error = replace(error, message=redact(error.message))
         if error.status == 401 or error.kind == "no credit":
             raise self._build_fatal_error(error)
         pause_s = retry_policy.compute_delay(failed, error, self._jitter)
         if error.busy and error.retry_after_s is not None:
-            self.rate_limit.pause(error.retry_after_s)
+            self.rate_limit.pause(min(error.retry_after_s, retry_policy.max_retry_wait_s))
         spent_s = time.monotonic() - began
         if (
             not error.transient
@@ -228,11 +254,21 @@ def _parse_json(read: Callable[[Any], T], reply: Reply) -> T:
         value = json.loads(text)
     except ValueError as error:
         raise BadReply(f"invalid JSON in the response: {error}") from None
+    except RecursionError:
+        raise BadReply("invalid JSON in the response: nested too deeply") from None
     try:
         return read(value)
     except BadReply:
         raise
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+    except (
+        KeyError,
+        IndexError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         raise BadReply(f"unexpected response format: {type(error).__name__}: {error}") from None
 
 

@@ -9,18 +9,19 @@ from itertools import repeat
 from typing import Any
 
 from assay.core.errors import AssayError, MediaError
-from assay.core.messages import Media, Text
 from assay.core.ports import Ability, Traits
-from assay.core.requests import Generate, Request
-from assay.core.responses import Failure, Outcome, Response, Usage
+from assay.core.records.messages import Media, Prompt, Text
+from assay.core.records.requests import Generate, Request
+from assay.core.records.responses import Failure, Outcome, Response, Usage
 from assay.models.prices import build_billed_name
 from assay.models.remote.capabilities.cache import ServerCapabilities
 from assay.models.remote.capabilities.chat_probe import ServerUnreachable, probe_chat
-from assay.models.remote.control.concurrency import iterate_completed
-from assay.models.remote.control.errors import CallFailed
+from assay.models.remote.concurrency import iterate_completed
 from assay.models.remote.endpoint import Endpoint
+from assay.models.remote.errors import CallFailed
 from assay.models.remote.options import Options, read_options
-from assay.models.remote.protocol.chat import build_response
+from assay.models.remote.output_limits import compute_output_limit
+from assay.models.remote.protocol.chat import Choice, build_response, split_choice
 from assay.models.remote.protocol.media import MediaEncoding, prepare_media, write_in_thread
 from assay.models.remote.protocol.payloads import PayloadWriter
 
@@ -28,6 +29,7 @@ __all__ = [
     "OpenAIModel",
     "build_media_encoding",
     "build_unreachable_error",
+    "describe_probe",
     "openai_for_lmms_eval",
     "probe_server",
 ]
@@ -53,6 +55,7 @@ class OpenAIModel:
         self._options = read_options("openai", {"rpm": rpm, "tpm": tpm, **arguments}, ())
         self._media = build_media_encoding(self._options)
         self._capabilities = ServerCapabilities(long_limit_name=self._options.is_openai)
+        self._probe_calls = 0
         self._writer = PayloadWriter(self._options, self._capabilities, self._media)
         self._endpoint: Endpoint | None = None
         self._gives_tokens = False
@@ -75,6 +78,10 @@ class OpenAIModel:
     def billed_as(self) -> str:
         """The name of the model in price tables; a self-hosted server costs nothing."""
         return build_billed_name(self._options.address().url, self._options.model)
+
+    def find_output_limit(self, request: Generate) -> int | None:
+        """Return the largest number of tokens of the answer, with the limits in `extra_body`."""
+        return compute_output_limit(request.settings, self._options)
 
     @property
     def traits(self) -> Traits:
@@ -107,13 +114,14 @@ class OpenAIModel:
 
     async def probe(self) -> Sequence[str]:
         """Find out what the server supports and update `traits`."""
-        self._capabilities, notes = await probe_server(self._options, self._capabilities, probe_chat)
+        self._capabilities, notes, calls = await probe_server(self._options, self._capabilities, probe_chat)
+        self._probe_calls += calls
         return notes
 
     @property
     def seen(self) -> Mapping[str, Any]:
-        """Probed capabilities, for the manifest."""
-        return self._capabilities.to_facts()
+        """Probed capabilities and the number of calls that probing took, for the manifest."""
+        return describe_probe(self._capabilities, self._probe_calls)
 
     def prepare(self, part: Media) -> None:
         """Encode a media part ahead of its call; the engine calls this in a thread."""
@@ -125,6 +133,7 @@ class OpenAIModel:
         try:
             if self._options.probe and not self._capabilities.generates:
                 self._capabilities = await probe_chat(endpoint, self._options)
+                self._probe_calls += endpoint.posts
         except ServerUnreachable as error:
             await endpoint.close()
             raise build_unreachable_error(self._options, error) from None
@@ -145,6 +154,11 @@ class OpenAIModel:
             [self._answer(group) for group in self._group_repeats(window)]
         ):
             yield outcome
+
+    def hold_requests(self, held: bool) -> None:
+        """Start no calls while `held`."""
+        if self._endpoint is not None:
+            self._endpoint.limiter.hold(held)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -174,6 +188,7 @@ class OpenAIModel:
             return [Failure(request_id=one.id, kind="bad request", message=message) for one in group]
         writer = self._writer
         fields = writer.get_fields(first.settings, first.repeat, len(group))
+        stops_were_sent = bool(fields.stops) and "stop" not in self._capabilities.refused
         try:
             if first.prompt.has_media:
                 body = await write_in_thread(writer.write_body, first, fields)
@@ -191,6 +206,8 @@ class OpenAIModel:
         served = reply.served
         if tokens and reply.usage is not None:
             endpoint.rate_limit.correct_tokens(tokens, reply.usage.input_tokens + reply.usage.output_tokens)
+        if stops_were_sent and self._stop_sending_stops(reply.choices, first.prompt):
+            return await self._answer(group)
         outcomes: list[Outcome] = [
             build_response(request, choice, usage, self._options, answered.seconds, fields.stops, served)  # type: ignore[arg-type]
             for request, choice, usage in zip(group, reply.choices, _split_usage(reply.usage), strict=False)
@@ -198,6 +215,23 @@ class OpenAIModel:
         for request in group[len(reply.choices) :]:  # fewer choices than requested: ask again
             outcomes += await self._answer((request,))
         return outcomes
+
+    def _stop_sending_stops(self, choices: Sequence[Choice], prompt: Prompt) -> bool:
+        """Send no stop strings to a server that reasons: they would end the reasoning, and are applied to the answer here.
+
+        Returns whether a stop string ended the reasoning of one of these answers, so that the call must be repeated.
+        """
+        splits = [split_choice(choice, self._options, is_chat=prompt.chat) for choice in choices]
+        if all(split.reasoning is None for split in splits):
+            return False
+        if "stop" not in self._capabilities.refused:
+            self._capabilities = replace(self._capabilities, refused=self._capabilities.refused | {"stop"})
+            tokens = self._gives_tokens and self._returns_tokens
+            self._writer = PayloadWriter(self._options, self._capabilities, self._media, tokens=tokens)
+        return any(
+            not split.is_finished and choice.finish == "stop"
+            for split, choice in zip(splits, choices, strict=True)
+        )
 
     def _outcome_from_error(self, request: Request, error: CallFailed) -> Outcome:
         """Return the failure; a prompt that a content filter blocked is a refusal."""
@@ -273,20 +307,28 @@ def format_preview(request: Request) -> str:
     return "\n".join(lines)
 
 
+def describe_probe(capabilities: ServerCapabilities, calls: int) -> dict[str, Any]:
+    """Return what probing found, and the number of its calls unless the result came from the cache."""
+    return {**capabilities.to_facts(), **({"probe_calls": calls} if calls else {})}
+
+
 async def probe_server(
     options: Options, capabilities: ServerCapabilities, probe: Any
-) -> tuple[ServerCapabilities, list[str]]:
-    """Probe the server during planning. An unreachable server is only a note, because the run may be finished."""
+) -> tuple[ServerCapabilities, list[str], int]:
+    """Probe the server during planning; return its capabilities, notes, and the number of calls.
+
+    An unreachable server is only a note, because the run may be finished.
+    """
     if not options.probe:
-        return capabilities, []
+        return capabilities, [], 0
     endpoint = options.open_endpoint()
     try:
         found: ServerCapabilities = await probe(endpoint, replace(options))
     except ServerUnreachable as error:
-        return capabilities, [f"cannot reach {options.address().url}: {error}"]
+        return capabilities, [f"cannot reach {options.address().url}: {error}"], endpoint.posts
     finally:
         await endpoint.close()
-    return found, list(found.notes)
+    return found, list(found.notes), endpoint.posts
 
 
 def build_unreachable_error(options: Options, error: ServerUnreachable) -> AssayError:

@@ -12,10 +12,10 @@ from typing import Any
 from assay.core.errors import InvalidOption
 from assay.core.options.parsing import parse_bool
 from assay.core.secrets import register_secret
-from assay.models.credentials import find_key, reject_key_arguments
-from assay.models.remote.control.concurrency import INITIAL_CONCURRENCY
-from assay.models.remote.control.retries import RetryPolicy
+from assay.models.credentials import find_key, is_header_text, reject_key_arguments
+from assay.models.remote.concurrency import INITIAL_CONCURRENCY
 from assay.models.remote.endpoint import Endpoint
+from assay.models.remote.retries import RetryPolicy
 from assay.models.remote.transport.address import Address, parse_address
 
 __all__ = ["Options", "read_options"]
@@ -51,7 +51,7 @@ _HOST_KEYS = {
     "api.fireworks.ai": "FIREWORKS_API_KEY",
 }
 _CALL_PATHS = ("/chat/completions", "/completions", "/responses")
-_MAX_RETRY_DELAY_S = 30.0
+_RETRY_DEFAULTS = RetryPolicy()
 _DEFAULT_CONCURRENCY = 32
 _AZURE_VERSION = "2025-03-01-preview"
 
@@ -68,15 +68,21 @@ class Options:
     num_concurrent: int | None = None
     """Maximum number of concurrent calls (32); the actual number adapts to the server."""
 
-    max_retries: int = 8
+    max_retries: int = _RETRY_DEFAULTS.retries
     """Attempts after the first."""
 
-    retry_backoff_s: float = 0.5
-    timeout: float = 300.0
+    retry_backoff_s: float = _RETRY_DEFAULTS.initial_delay_s
+    timeout: float = _RETRY_DEFAULTS.timeout_s
     """Timeout of one attempt in seconds."""
 
-    total_timeout: float = 1800.0
+    total_timeout: float = _RETRY_DEFAULTS.total_timeout_s
     """Timeout of all attempts of a request in seconds."""
+
+    max_retry_wait: float = _RETRY_DEFAULTS.max_retry_wait_s
+    """Longest delay in seconds that the server can ask for; `--max_retry_wait` sets it for all models of a run."""
+
+    max_reply_mb: float = 64.0
+    """Largest accepted reply, after decompression."""
 
     rpm: float | None = None
     """Requests per minute; `--rpm` sets it for all models of a run."""
@@ -149,6 +155,18 @@ class Options:
         )
 
     @property
+    def retry_policy(self) -> RetryPolicy:
+        """How often and how long calls are retried."""
+        return RetryPolicy(
+            retries=self.max_retries,
+            timeout_s=self.timeout,
+            total_timeout_s=self.total_timeout,
+            max_retry_wait_s=self.max_retry_wait,
+            initial_delay_s=self.retry_backoff_s,
+            max_delay_s=min(_RETRY_DEFAULTS.max_delay_s, 60 * self.retry_backoff_s),
+        )
+
+    @property
     def key_variables(self) -> tuple[str, ...]:
         """Environment variables that may contain the key, in order."""
         if self.api_key_env:
@@ -213,19 +231,14 @@ class Options:
             self.address(),
             headers=headers,
             key_variable=self.key_variables[0],
-            retry_policy=RetryPolicy(
-                retries=self.max_retries,
-                timeout_s=self.timeout,
-                total_timeout_s=self.total_timeout,
-                initial_delay_s=self.retry_backoff_s,
-                max_delay_s=min(_MAX_RETRY_DELAY_S, 60 * self.retry_backoff_s),
-            ),
+            retry_policy=self.retry_policy,
             num_concurrent=self.max_concurrency,
             initial_concurrency=self.initial_concurrency,
             rpm=self.rpm,
             tpm=self.tpm,
             verify_certificate=self.verify_certificate,
             ca_cert_path=self.ca_cert_path,
+            max_body_bytes=int(self.max_reply_mb * 2**20),
         )
 
 
@@ -246,7 +259,7 @@ def _parse_count(value: Any) -> int:
 
 
 def _parse_amount(value: Any) -> float:
-    if isinstance(value, bool) or not float(value) > 0:
+    if isinstance(value, bool) or not 0 < float(value) < float("inf"):
         raise ValueError
     return float(value)
 
@@ -258,8 +271,15 @@ def _parse_mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _parse_headers(value: Any) -> Mapping[str, str]:
-    """Register all header values as secrets: they may contain keys."""
-    return {str(name): register_secret(str(text)) for name, text in _parse_mapping(value).items()}
+    """Register all header values as secrets: they may contain keys.
+
+    Raises:
+        ValueError: A header contains a character that HTTP does not allow.
+    """
+    headers = {str(name): register_secret(str(text)) for name, text in _parse_mapping(value).items()}
+    if any(not is_header_text(name) or not is_header_text(text) for name, text in headers.items()):
+        raise ValueError
+    return headers
 
 
 def _choice_parser(*words: str) -> Callable[[Any], str]:
@@ -274,8 +294,8 @@ def _choice_parser(*words: str) -> Callable[[Any], str]:
 _PARSERS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
     **dict.fromkeys(("verify_certificate", "azure_openai", "probe", "tokenized_requests", "add_bos_token"), (_parse_switch, "true or false")),
     **dict.fromkeys(("num_concurrent", "max_retries", "seed", "max_gen_toks", "max_length", "max_pixels", "max_frames_num", "custom_prefix_token_id"), (_parse_count, "a whole number")),
-    **dict.fromkeys(("retry_backoff_s", "timeout", "total_timeout", "rpm", "tpm", "max_size_in_mb", "fps"), (_parse_amount, "a number above 0")),
-    "header": (_parse_headers, "a JSON object of texts"),
+    **dict.fromkeys(("retry_backoff_s", "timeout", "total_timeout", "max_retry_wait", "max_reply_mb", "rpm", "tpm", "max_size_in_mb", "fps"), (_parse_amount, "a number above 0")),
+    "header": (_parse_headers, "a JSON object of printable ASCII texts"),
     "extra_body": (_parse_mapping, "a JSON object"),
     "api": (_choice_parser("chat", "responses"), "chat or responses"),
     "image_format": (_choice_parser("original", "png", "jpeg", "webp"), "original, png, jpeg or webp"),

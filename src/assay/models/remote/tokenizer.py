@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.errors import InvalidOption, MissingPackage
-from assay.core.messages import Prompt
+from assay.core.records.messages import Prompt
 from assay.models.remote.options import Options
 from assay.models.tokens import TextEncoder
 

@@ -7,6 +7,7 @@
     worker           one replica, in its own process
     actors           replicas as Ray actors
     cluster          the connection to Ray, or a local Ray cluster
+    token_check      asks a cluster whether it accepts the token
     cleanup_process  ends the processes of a local Ray cluster when the driver dies
     resources        CPUs, GPUs and memory of a replica
     worker_pool      worker processes for other work: scoring with task code

@@ -8,9 +8,9 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
-from assay.core.messages import Media
-from assay.core.requests import Request
-from assay.core.responses import Outcome
+from assay.core.records.messages import Media
+from assay.core.records.requests import Request
+from assay.core.records.responses import Outcome
 from assay.models.replicas.dispatcher import ReplicaDied
 from assay.models.replicas.resources import build_actor_options
 from assay.models.replicas.serialization import build_media_key, load_payload, pack_requests, unpack_report

@@ -10,12 +10,13 @@ import ctypes
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +24,10 @@ from typing import Any
 
 from assay.core.errors import AssayError, InvalidOption, MissingPackage
 from assay.models.replicas import cleanup_process
+from assay.models.replicas.token_check import is_authentication_error, is_token_rejected
 from assay.models.replicas.worker import ProcessEnvironment
 
-__all__ = ["Cluster", "capture_environment", "check_address", "require_ray"]
+__all__ = ["Cluster", "capture_environment", "check_address", "import_ray", "require_ray"]
 
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -42,6 +44,7 @@ _FORWARDED_VARIABLES = ("ASSAY_", "CUDA_MODULE_", "HF_", "HUGGINGFACE_", "NCCL_"
 """Prefixes of the driver's environment variables that workers get, unless their node sets them."""
 
 _POLL_INTERVAL_S = 0.2
+_CONNECT_TIMEOUT_S = 5.0
 _MAX_FOLDER_CHARACTERS = 40
 """Paths of Unix sockets have at most 107 bytes, and Ray adds about sixty to its folder."""
 
@@ -62,6 +65,15 @@ def check_address(address: str | None) -> None:
             where="--ray",
             hint="run the command on a node of the cluster, with `--ray auto` or `--ray HOST:6379`",
         )
+
+
+def import_ray() -> Any:
+    """Import Ray with its settings: it reads some of them on import."""
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
+    import ray
+
+    return ray
 
 
 def capture_environment() -> ProcessEnvironment:
@@ -111,8 +123,7 @@ class Cluster:
         Raises:
             AssayError: Ray does not answer or does not start.
         """
-        for name, value in _SETTINGS.items():  # Ray reads some of them on import
-            os.environ.setdefault(name, value)
+        import_ray()
         with _opening:
             self._open()
 
@@ -168,6 +179,12 @@ class Cluster:
 
         return dict(ray.cluster_resources())
 
+    def node_resources(self) -> Sequence[Mapping[str, float]]:
+        """Return the resources of each node, free or in use."""
+        import ray
+
+        return [dict(node["Resources"]) for node in ray.nodes() if node["Alive"]]
+
     def _run_connection(self) -> None:
         import ray
 
@@ -187,10 +204,23 @@ class Cluster:
         if self._cleanup is not None:
             self._cleanup.communicate(cleanup_process.DONE)  # let it remove the folder
 
+    def _check_listening(self) -> None:
+        """Fail within seconds if nothing listens at the address: Ray retries for minutes.
+
+        Raises:
+            OSError: The connection is refused or times out.
+        """
+        host, _, port = (self._address or "").rpartition(":")
+        if host and port.isdigit():
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_TIMEOUT_S).close()
+
     def _init(self, ray: Any) -> None:
         logging.getLogger("ray").setLevel(logging.ERROR)
         common = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
         if self._address is not None:
+            self._check_listening()
+            if is_token_rejected(self._address):
+                raise ConnectionError("InvalidAuthToken")
             ray.init(address=self._address, **common)
             return
         folder = _make_short_folder()
@@ -216,6 +246,20 @@ class Cluster:
         )
 
     def _convert_error(self, error: Exception) -> AssayError:
+        if self._address is not None and is_authentication_error(error):
+            return InvalidOption(
+                f"Ray at `{self._address}` rejected the authentication token",
+                where="--ray",
+                hint="set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to the token of the cluster (`ray get-auth-token` on its head node)",
+            )
+        if self._address is not None and isinstance(
+            error, (ConnectionRefusedError, TimeoutError, socket.gaierror)
+        ):
+            return InvalidOption(
+                f"nothing listens at `{self._address}`: {error}",
+                where="--ray",
+                hint="start a cluster with `ray start --head`, or remove --ray to use a local one",
+            )
         if self._address is not None:
             return InvalidOption(
                 f"cannot connect to Ray at `{self._address}`: {str(error).strip().splitlines()[0]}",

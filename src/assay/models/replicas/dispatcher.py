@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from assay.core.errors import AssayError
-from assay.core.requests import Request
-from assay.core.responses import Outcome
+from assay.core.records.requests import Request
+from assay.core.records.responses import Outcome
 from assay.models.replicas.request_batches import (
     MAX_DEATHS,
     MAX_NODE_LOSSES,
@@ -120,7 +120,7 @@ class ReplicaDispatcher:
         self._seconds_each: float | None = None
         self._error: Exception | None = None
         self._first_ready = asyncio.Event()
-        self._closed = False
+        self._closed = self._held = False
         self.deaths = 0
         """Number of replicas that died while answering."""
 
@@ -140,6 +140,12 @@ class ReplicaDispatcher:
         await self._first_ready.wait()
         if not self._slots and self._error is not None:
             raise self._error
+
+    def hold(self, held: bool) -> None:
+        """Send no batches while `held`; replicas finish those they have."""
+        self._held = held
+        if not held:
+            self._dispatch_all()
 
     async def close(self) -> None:
         """Stop, and release all replicas."""
@@ -257,7 +263,12 @@ class ReplicaDispatcher:
 
         Answers take a while to arrive, so a replica with few missing answers may already be idle.
         """
-        if self._closed or slot.died.is_set() or any(batch.is_suspect for batch in slot.batches):
+        if (
+            self._closed
+            or self._held
+            or slot.died.is_set()
+            or any(batch.is_suspect for batch in slot.batches)
+        ):
             return False
         if len(slot.batches) < self._limits.concurrency:
             return True

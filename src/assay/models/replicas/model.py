@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,6 @@ from functools import partial
 from typing import Any
 
 from assay.core.errors import InvalidOption
-from assay.core.messages import Media
 from assay.core.ports import (
     Model,
     SupportsPreview,
@@ -24,10 +24,13 @@ from assay.core.ports import (
     SupportsPromptedAs,
     SupportsTargets,
     SupportsTokenLogprobs,
+    SupportsTruncationPreview,
     Traits,
+    TruncatedPrompt,
 )
-from assay.core.requests import Request
-from assay.core.responses import Outcome
+from assay.core.records.messages import Media
+from assay.core.records.requests import Request
+from assay.core.records.responses import Outcome
 from assay.models.replicas.cluster import Cluster, capture_environment, check_address, require_ray
 from assay.models.replicas.dispatcher import DispatchLimits, ReplicaDispatcher
 from assay.models.replicas.resources import check_resources, compute_resources, count_cpus, list_missing
@@ -43,6 +46,9 @@ _MAX_MERGED_WINDOWS, _MAX_MERGED_REQUESTS = 4, 256
 
 _WAIT_WARNING_S = 20.0
 """Warn after this time if some replicas still wait for resources."""
+
+_JOIN_TIMEOUT_S, _JOIN_POLL_INTERVAL_S = 5.0, 0.5
+"""How long a cluster that just started may take until a node can run a replica."""
 
 _LOG = logging.getLogger("assay.replicas")
 
@@ -110,6 +116,11 @@ class ReplicatedModel:
             self._model.preview(request) if isinstance(self._model, SupportsPreview) else request.prompt.text
         )
 
+    def preview_truncation(self, request: Request) -> TruncatedPrompt | None:
+        """Return what remains of a prompt that is too long, if the model knows."""
+        model = self._model
+        return model.preview_truncation(request) if isinstance(model, SupportsTruncationPreview) else None
+
     def prepare(self, part: Media) -> None:
         """Put a media part into the object store ahead of its batch; the replica decodes it."""
         if self._dispatcher is not None:
@@ -144,13 +155,7 @@ class ReplicatedModel:
         config, limits = self._config, self._limits
         there = await asyncio.to_thread(cluster.resources)
         wanted = compute_resources(config.resources, config.model, config.arguments, config.device, there)
-        missing = list_missing(there, wanted)
-        if missing and cluster.is_local:
-            raise InvalidOption(
-                f"not enough resources for a replica on this machine: {', '.join(missing)}",
-                where="--replica_resources",
-                hint="request less, or use a cluster with --ray",
-            )
+        await self._check_nodes(cluster, wanted)
         spec = ReplicaSpec(
             make_model=self._make,
             identity=dict(await self._model.identify()),
@@ -162,6 +167,21 @@ class ReplicatedModel:
             self._warn_if_waiting(self._dispatcher, wanted)
         )
         await self._dispatcher.open()
+
+    async def _check_nodes(self, cluster: Cluster, wanted: Mapping[str, float]) -> None:
+        """Raise `InvalidOption` if no node can run a replica, also after the nodes of a starting cluster have joined."""
+        deadline = time.monotonic() + (0.0 if cluster.is_local else _JOIN_TIMEOUT_S)
+        while missing := list_missing(await asyncio.to_thread(cluster.node_resources), wanted):
+            if time.monotonic() >= deadline:
+                place = "this machine" if cluster.is_local else "any node of the cluster"
+                raise InvalidOption(
+                    f"a replica cannot run on {place}: missing {', '.join(missing)}",
+                    where="--replica_resources" if self._config.resources else "--model_args",
+                    hint="request less, or use a cluster with --ray"
+                    if cluster.is_local
+                    else "request less, or add a node with these resources before the run",
+                )
+            await asyncio.sleep(_JOIN_POLL_INTERVAL_S)
 
     async def _warn_if_waiting(self, dispatcher: ReplicaDispatcher, wanted: Mapping[str, float]) -> None:
         await asyncio.sleep(_WAIT_WARNING_S)
@@ -176,6 +196,11 @@ class ReplicatedModel:
         assert self._dispatcher is not None, "answer() was called before open()"
         async for outcome in self._dispatcher.answer(window):
             yield outcome
+
+    def hold_requests(self, held: bool) -> None:
+        """Send no batches to replicas while `held`."""
+        if self._dispatcher is not None:
+            self._dispatcher.hold(held)
 
     async def close(self) -> None:
         """Release the replicas, and disconnect from Ray."""

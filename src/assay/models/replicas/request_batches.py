@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from assay.core.requests import Request
-from assay.core.responses import Failure, Outcome
+from assay.core.records.requests import Request
+from assay.core.records.responses import Failure, Outcome
 
 __all__ = [
     "MAX_DEATHS",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assay.core.errors import InvalidOption
@@ -85,16 +85,22 @@ def _read_parallel_size(arguments: Mapping[str, Any], kind: str) -> int:
         return 1  # the adapter reports the error
 
 
-def list_missing(cluster: Mapping[str, float], wanted: Mapping[str, float]) -> list[str]:
-    """List the resources of one replica that exceed those of the whole cluster.
+def list_missing(nodes: Sequence[Mapping[str, float]], wanted: Mapping[str, float]) -> list[str]:
+    """List the resources that nodes lack, if no node can run a replica: a replica runs on one node.
 
-    >>> list_missing({"CPU": 2.0}, {"CPU": 1.0, "GPU": 1.0})
-    ['GPU=1 (it has 0)']
+    >>> list_missing([{"CPU": 2.0}, {"CPU": 8.0}], {"CPU": 4.0, "GPU": 1.0})
+    ['CPU=4 on 1 of 2 nodes (the largest has 8)', 'GPU=1 on 2 of 2 nodes (the largest has 0)']
+    >>> list_missing([{"CPU": 2.0}, {"CPU": 8.0}], {"CPU": 4.0})
+    []
     """
+    lacking = [{name for name, amount in wanted.items() if amount > node.get(name, 0.0)} for node in nodes]
+    if not all(lacking):
+        return []
     return [
-        f"{name}={amount:g} (it has {cluster.get(name, 0.0):g})"
+        f"{name}={amount:g} on {count} of {len(nodes)} nodes "
+        f"(the largest has {max(node.get(name, 0.0) for node in nodes):g})"
         for name, amount in wanted.items()
-        if amount > cluster.get(name, 0.0)
+        if (count := sum(name in names for names in lacking))
     ]
 
 

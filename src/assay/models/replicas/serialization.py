@@ -16,9 +16,9 @@ from types import MappingProxyType
 from typing import Any
 
 from assay.core.errors import AssayError
-from assay.core.messages import Audio, Image, Media, Message, Prompt, Text, Video
-from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
-from assay.core.responses import Failure, LogProbability, Outcome, Response, Usage
+from assay.core.records.messages import Audio, Image, Media, Message, Prompt, Text, Video
+from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood
+from assay.core.records.responses import Failure, LogProbability, Outcome, Response, Usage
 
 __all__ = [
     "ModelError",

@@ -19,10 +19,10 @@ from typing import Any
 
 from assay.core.errors import InvalidOption
 from assay.core.fingerprints import digest_json
-from assay.core.messages import Image, Media
 from assay.core.ports import Model, SupportsMediaPreparation
-from assay.core.requests import Request
-from assay.core.responses import Outcome
+from assay.core.records.messages import Image, Media
+from assay.core.records.requests import Request
+from assay.core.records.responses import Outcome
 from assay.models.replicas.serialization import (
     Payload,
     Report,
@@ -172,9 +172,13 @@ async def _collect_outcomes(
 
     async def feed() -> None:
         try:
+            last_pause = time.monotonic()
             async for outcome in model.answer(requests):
                 found.append(outcome)
                 some.set()
+                if time.monotonic() - last_pause > _COLLECT_INTERVAL_S / 2:
+                    await asyncio.sleep(0)  # the model may block the event loop while it computes
+                    last_pause = time.monotonic()
         finally:
             some.set()
 

@@ -14,7 +14,7 @@ from jinja2 import Template, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from assay.core.errors import DatasetError
-from assay.core.messages import Prompt, Text
+from assay.core.records.messages import Prompt, Text
 from assay.models.tokens.pairs import Unanswerable
 
 __all__ = ["ChatTemplate", "require_text", "supports_system_message"]

@@ -31,6 +31,8 @@ class Pair:
 
     context: list[int]
     continuation: list[int]
+    truncated: int = 0
+    """Tokens removed from the context so that the pair fits the model."""
 
     @property
     def inputs(self) -> list[int]:
@@ -141,7 +143,8 @@ def fit_pair(pair: Pair, max_length: int) -> Pair:
             f"the continuation has {len(pair.continuation)} tokens, the context length is {max_length}"
         )
     room = max_length + 1 - len(pair.continuation)
-    return pair if len(pair.context) <= room else Pair(pair.context[-room:], pair.continuation)
+    excess = len(pair.context) - room
+    return pair if excess <= 0 else Pair(pair.context[excess:], pair.continuation, pair.truncated + excess)
 
 
 def fit_prompt(tokens: list[int], max_length: int, max_new_tokens: int) -> list[int]:

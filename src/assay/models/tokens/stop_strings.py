@@ -13,6 +13,10 @@ _LONGEST_CHARACTER = 4
 """Maximum tokens per character: a character has at most four bytes."""
 
 
+_LONGEST_MARK = 64
+"""Characters after which the beginning of a text cannot become an opening mark any more."""
+
+
 def cut_at_stops(text: str, stops: Sequence[str]) -> str:
     """Cut the text at each stop string in turn, as lm-eval does.
 
@@ -47,12 +51,22 @@ class StopStringDetector:
     [False, False, False, False, True]
     """
 
-    def __init__(self, stops: Sequence[str], decode: Callable[[list[int]], str], *, after: str = "") -> None:
-        """`after`: ignore stop strings before this text (the end of the reasoning)."""
+    def __init__(
+        self,
+        stops: Sequence[str],
+        decode: Callable[[list[int]], str],
+        *,
+        after: Sequence[str] = (),
+        can_begin: Callable[[str], bool] | None = None,
+    ) -> None:
+        """`after`: ignore stop strings before one of these texts, the end of the reasoning. `can_begin`: whether a text so far
+        begins with reasoning; once it does not, stop strings count."""
         self._stops = tuple(stop for stop in stops if stop)
         self._decode = decode
-        self._after = after
-        self._tail_length = max((len(stop) for stop in (*self._stops, after)), default=1) - 1
+        self._after = tuple(mark for mark in after if mark)
+        self._can_begin = can_begin if self._after else None
+        self._head = ""
+        self._tail_length = max((len(text) for text in (*self._stops, *self._after)), default=1) - 1
         self._tokens: list[int] = []
         self._start = self._complete = 0
         self._tail = ""
@@ -68,7 +82,21 @@ class StopStringDetector:
             return False  # the character is not complete yet
         tail = self._tail + text[len(known) :]
         self._start, self._complete = self._complete, len(self._tokens)
-        if self._after and self._after in tail:
-            tail, self._after = tail.partition(self._after)[2], ""
+        if self._can_begin is not None:
+            tail = self._look_for_reasoning(text[len(known) :], tail)
+        end = next((mark for mark in self._after if mark in tail), None)
+        if end is not None:
+            tail, self._after = tail.partition(end)[2], ()
         self._tail = tail[-self._tail_length :] if self._tail_length else ""
         return not self._after and any(stop in tail for stop in self._stops)
+
+    def _look_for_reasoning(self, added: str, tail: str) -> str:
+        """Decide from the beginning of the text whether it has reasoning; return the text to look for stop strings in."""
+        assert self._can_begin is not None
+        self._head += added
+        if not self._can_begin(self._head):
+            self._after, self._can_begin = (), None
+            return self._head
+        if len(self._head.lstrip()) > _LONGEST_MARK:
+            self._can_begin = None
+        return tail

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from assay.core.responses import Tokens
+from assay.core.records.responses import Tokens
 
 __all__ = ["build_tokens", "decode_each_token", "tokens_from_bytes"]
 

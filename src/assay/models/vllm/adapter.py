@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from assay.core.errors import UnsupportedRequest
 from assay.core.fingerprints import digest_text
-from assay.core.messages import Media
 from assay.core.ports import Ability, Traits
-from assay.core.requests import Request
-from assay.core.responses import Failure, Outcome
+from assay.core.records.messages import Media
+from assay.core.records.requests import Request
+from assay.core.records.responses import Failure, Outcome
 from assay.models.hf.loading.checkpoint import Checkpoint
 from assay.models.hf.loading.modalities import find_media_abilities, is_speech_to_text
 from assay.models.hf.loading.tokenizer import CheckpointTokenizer, read_template
@@ -141,7 +141,7 @@ class VllmModel:
         media = self._media
         if media is not None and (request.prompt.chat or request.prompt.has_media):
             return media.render_text(request.prompt)
-        return self._tokenizer.render_prompt(request.prompt)
+        return self._tokenizer.render_request(request)
 
     def prepare(self, part: Media) -> None:
         """Decode a medium in the form that `answer` needs."""

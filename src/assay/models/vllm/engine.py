@@ -20,6 +20,7 @@ from typing import Any
 
 from assay.core.errors import AssayError, InvalidOption, MissingPackage
 from assay.core.installation import format_install_command
+from assay.models.finish_reasons import VLLM
 from assay.models.tokens import Unanswerable
 from assay.models.vllm.watchdog import Watchdog
 
@@ -143,11 +144,12 @@ class VllmEngine:
 
         Raises:
             Unanswerable: The engine rejects the request: too long, or an unknown setting.
+            GenerationFailed: The engine aborted the request.
             AssayError: The engine died.
         """
         output = await self._request(prompt, parameters)
         one = output.outputs[0]
-        hit_limit = one.finish_reason == "length"
+        hit_limit = VLLM.classify(one.finish_reason) == "length"
         cached = output.num_cached_tokens or 0
         rows = zip(one.token_ids, one.logprobs or (), strict=False)
         tokens = tuple((int(token), float(row[token].logprob)) for token, row in rows if token in row)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from assay.core.messages import Audio, Image, Media, Prompt, Video
 from assay.core.ports import Ability
+from assay.core.records.messages import Audio, Image, Media, Prompt, Video
 from assay.media import Clip, picture, waveform
 from assay.models.hf.loading.checkpoint import Checkpoint
 from assay.models.hf.loading.modalities import read_model_type

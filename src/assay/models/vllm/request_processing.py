@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from assay.core.errors import MediaError
-from assay.core.messages import Prompt
-from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
-from assay.core.responses import Failure, Finish, LogProbability, Outcome, Response, Tokens, Usage
+from assay.core.records.messages import Prompt
+from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood
+from assay.core.records.responses import Failure, Finish, LogProbability, Outcome, Response, Tokens, Usage
+from assay.models.finish_reasons import GenerationFailed
 from assay.models.hf.loading.tokenizer import CheckpointTokenizer
+from assay.models.reasoning import ReasoningSplitter
 from assay.models.tokens import (
     Pair,
     Unanswerable,
@@ -23,10 +25,9 @@ from assay.models.tokens import (
     encode_pairs,
     fit_pair,
     split_rolling_windows,
-    split_thinking,
 )
 from assay.models.vllm.arguments import VllmArguments
-from assay.models.vllm.engine import PromptScore, VllmEngine
+from assay.models.vllm.engine import GeneratedText, PromptScore, VllmEngine
 from assay.models.vllm.sampling import SCORING_PARAMETERS, SamplingPlan, build_sampling
 
 __all__ = ["EngineJob", "GenerationPreset", "MediaPromptBuilder", "RequestProcessor"]
@@ -116,6 +117,8 @@ class RequestProcessor:
             outcome = _failure(first, str(error))
         except MediaError as error:
             outcome = _failure(first, str(error), "bad media")
+        except GenerationFailed as error:
+            outcome = _failure(first, str(error), error.kind)
         return [_with_request_id(outcome, request, time.monotonic() - started) for request in job.requests]
 
     # --- generation --------------------------------------------------------------------------------
@@ -142,14 +145,17 @@ class RequestProcessor:
         try:
             if self._media is not None and request.prompt.chat:
                 return self._media.render_text(request.prompt)
-            return self._tokenizer.render_prompt(request.prompt)
+            return self._tokenizer.render_request(request)
         except Unanswerable as error:
             return error
 
     async def _generate(self, request: Generate, tokens: list[int]) -> Outcome:
         sampling = self._sampling(request)
-        tokens = self._truncate_prompt(tokens or [self._tokenizer.prefix_token], sampling)
-        return await self._build_generated_response(request, {"prompt_token_ids": tokens}, sampling)
+        whole = tokens or [self._tokenizer.prefix_token]
+        tokens = self._truncate_prompt(whole, sampling)
+        return await self._build_generated_response(
+            request, {"prompt_token_ids": tokens}, sampling, truncated=len(whole) - len(tokens)
+        )
 
     def _sampling(self, request: Generate) -> SamplingPlan:
         preset, arguments = self._preset, self._arguments
@@ -165,8 +171,38 @@ class RequestProcessor:
             seed=arguments.seed,
             uses_stops=preset.uses_stops,
             top_p=preset.top_p,
-            thinks=bool(arguments.think_end_token),
+            thinks=self._make_splitter(request).is_active,
         )
+
+    async def _generate_within_budget(
+        self, tokens: list[int], parameters: Mapping[str, Any], splitter: ReasoningSplitter, budget: int
+    ) -> GeneratedText:
+        """Generate at most `budget` tokens of reasoning, end the reasoning, and generate the answer."""
+        limits = {**parameters, "max_tokens": max(1, budget)}
+        first = await self._engine.generate({"prompt_token_ids": tokens}, limits)
+        if not first.hit_limit:
+            return first
+        written = first.text + splitter.end_reasoning(first.text)
+        (more,) = self._tokenizer.encode([written], False)
+        second = await self._engine.generate({"prompt_token_ids": [*tokens, *more]}, parameters)
+        return replace(
+            second,
+            text=written + second.text,
+            prompt_tokens=first.prompt_tokens,
+            generated_tokens=len(more) + second.generated_tokens,
+            tokens=(*first.tokens, *second.tokens),
+        )
+
+    def _make_splitter(self, request: Generate) -> ReasoningSplitter:
+        """Return how to separate the reasoning from the answer. The prompt is rendered for chats of reasoning models only."""
+        rendered = ""
+        if (
+            request.prompt.chat
+            and not request.prompt.has_media
+            and self._tokenizer.reasoning_format is not None
+        ):
+            rendered = self._tokenizer.render_request(request)
+        return self._tokenizer.make_splitter(request.prompt, rendered)
 
     def _truncate_prompt(self, tokens: list[int], sampling: SamplingPlan) -> list[int]:
         """Truncate the prompt so that its answer fits. With the preset of lmms-eval, the answer is shortened instead."""
@@ -192,21 +228,31 @@ class RequestProcessor:
                 return tokens[-max_tokens:]
 
     async def _build_generated_response(
-        self, request: Generate, prompt: Mapping[str, Any], sampling: SamplingPlan
+        self, request: Generate, prompt: Mapping[str, Any], sampling: SamplingPlan, *, truncated: int = 0
     ) -> Outcome:
         logprob_parameters = {"logprobs": 0} if self.reports_tokens else {}  # only of the generated token
-        generated = await self._engine.generate(prompt, {**sampling.parameters, **logprob_parameters})
-        reasoning, answer = split_thinking(generated.text, self._arguments.think_end_token or "")
-        text = cut_at_stops(answer, sampling.stops)
+        splitter, budget = self._make_splitter(request), request.settings.thinking_budget
+        parameters = {**sampling.parameters, **logprob_parameters}
+        if splitter.format is None or budget is None or "prompt_token_ids" not in prompt:
+            generated = await self._engine.generate(prompt, parameters)
+        else:
+            generated = await self._generate_within_budget(
+                prompt["prompt_token_ids"], parameters, splitter, budget
+            )
+        found = splitter.split(generated.text)
+        text = cut_at_stops(found.answer, sampling.stops)
         finish: Finish = "length" if generated.hit_limit else "stop"
         return Response(
             request_id=request.id,
             value=text,
-            finish="stop" if len(text) < len(answer) else finish,
+            finish="stop" if len(text) < len(found.answer) else finish,
             usage=Usage(
-                generated.prompt_tokens, generated.generated_tokens, cached_tokens=generated.cached_tokens
+                generated.prompt_tokens,
+                generated.generated_tokens,
+                cached_tokens=generated.cached_tokens,
+                truncated_tokens=truncated,
             ),
-            reasoning=reasoning,
+            reasoning=found.reasoning,
             tokens=self._build_tokens(*zip(*generated.tokens, strict=True))
             if generated.tokens
             else self._build_tokens((), ()),
@@ -242,12 +288,16 @@ class RequestProcessor:
         return jobs
 
     async def _score(self, request: Request, pair: Pair) -> Outcome:
-        read = await self._score_pair(
-            fit_pair(pair, self._engine.max_length - 2)
-        )  # vLLM always generates one token
+        fitted = fit_pair(pair, self._engine.max_length - 2)  # vLLM always generates one token
+        read = await self._score_pair(fitted)
         tokens_found = self._build_tokens(pair.continuation, read.log_probabilities, pair.context)
         return _build_likelihood_response(
-            request, [read], len(pair.continuation), tokens_found, greedy=read.greedy
+            request,
+            [read],
+            len(pair.continuation),
+            tokens_found,
+            greedy=read.greedy,
+            truncated=fitted.truncated,
         )
 
     def _plan_rolling(self, request: RollingLikelihood) -> EngineJob | Failure:
@@ -337,9 +387,13 @@ def _build_likelihood_response(
     tokens: Tokens | None,
     *,
     greedy: bool = False,
+    truncated: int = 0,
 ) -> Response:
     usage = Usage(
-        sum(one.prompt_tokens for one in reads), scored, cached_tokens=sum(one.cached_tokens for one in reads)
+        sum(one.prompt_tokens for one in reads),
+        scored,
+        cached_tokens=sum(one.cached_tokens for one in reads),
+        truncated_tokens=truncated,
     )
     total = float(sum(one.total for one in reads))
     value = LogProbability(total, greedy)

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from assay.core.requests import Generate, Settings
+from assay.core.records.requests import REASONING_KEYS, Generate, Settings
 
 __all__ = ["SCORING_PARAMETERS", "SamplingPlan", "build_sampling"]
 
 _HANDLED_SETTINGS = frozenset({
     "until", "stop", "max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens", "do_sample",
-    "temperature", "seed", "top_p", "top_k",
+    "temperature", "seed", "top_p", "top_k", *REASONING_KEYS,
 })  # fmt: skip
 _TRANSFORMERS_SETTINGS = frozenset(
     {"num_beams", "use_cache", "pad_token_id", "early_stopping", "return_dict_in_generate"}

@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 from tests.models.hf.hf_requests import ask, likelihood
 from tests.models.hf.tiny_checkpoints import TEMPLATE, tiny_checkpoint
 
-from assay.core.responses import LogProbability, Response
+from assay.core.records.responses import LogProbability, Response
 
 pytestmark = pytest.mark.torch
 REQUESTS = [likelihood("the sky", " is blue"), likelihood("what the cat", " sat on")]

@@ -7,10 +7,10 @@ from typing import Any
 
 from tests import making
 
-from assay.core.messages import Audio, Image, Message, Part, Prompt, Text, Video
 from assay.core.ports import Model
-from assay.core.requests import Generate, Likelihood, Request, Settings
-from assay.core.responses import Outcome, Response
+from assay.core.records.messages import Audio, Image, Message, Part, Prompt, Text, Video
+from assay.core.records.requests import Generate, Likelihood, Request, Settings
+from assay.core.records.responses import Outcome, Response
 
 __all__ = ["ask", "chat", "choices", "picture", "plain", "sound", "values", "video", "write"]
 

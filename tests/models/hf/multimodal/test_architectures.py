@@ -19,7 +19,7 @@ from tests.models.hf.multimodal.media_requests import (
 )
 from tests.models.hf.multimodal.tiny_multimodal import KINDS, tiny
 
-from assay.core.requests import Generate, Request
+from assay.core.records.requests import Generate, Request
 from assay.models.hf import HfModel
 
 pytestmark = pytest.mark.torch

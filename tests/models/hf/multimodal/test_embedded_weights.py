@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.models.hf.multimodal.media_requests import ask, chat, choices, plain, values, write
 
-from assay.core.messages import Image, Message, Prompt, Text
-from assay.core.requests import Generate, Request
+from assay.core.records.messages import Image, Message, Prompt, Text
+from assay.core.records.requests import Generate, Request
 from assay.models.embedded.adapter import SHIPPED_WEIGHTS, EmbeddedModel
 from assay.models.hf import HfModel
 from assay.testing import example_requests

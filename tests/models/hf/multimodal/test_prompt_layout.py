@@ -11,8 +11,8 @@ from tests.models.hf.multimodal.media_requests import ask, chat, picture, plain,
 from tests.models.hf.multimodal.tiny_multimodal import tiny
 
 from assay.core.errors import DatasetError, InvalidOption
-from assay.core.messages import Message, Part, Prompt, Text
-from assay.core.responses import Failure, Response
+from assay.core.records.messages import Message, Part, Prompt, Text
+from assay.core.records.responses import Failure, Response
 from assay.models.hf import HfModel
 from assay.models.hf.preset_models import make_preset_class
 

@@ -20,9 +20,9 @@ from tests.models.hf.multimodal.media_requests import (
 from tests.models.hf.multimodal.tiny_multimodal import tiny
 
 from assay.core.errors import MissingPackage
-from assay.core.messages import Audio, Image, Message, Prompt, Text
-from assay.core.requests import Request, RollingLikelihood
-from assay.core.responses import Failure, LogProbability, Response
+from assay.core.records.messages import Audio, Image, Message, Prompt, Text
+from assay.core.records.requests import Request, RollingLikelihood
+from assay.core.records.responses import Failure, LogProbability, Response
 from assay.models.hf import HfModel
 from assay.models.hf.multimodal.batches import Batch
 from assay.models.hf.multimodal.engine import MultimodalEngine
@@ -73,6 +73,7 @@ def test_a_prompt_with_media_that_does_not_fit_is_a_failure() -> None:
     assert isinstance(outcomes[0], Failure) and "the context length is 100" in outcomes[0].message
     assert isinstance(outcomes[1], Response)  # a text is truncated on the left
     assert outcomes[1].usage is not None and outcomes[1].usage.input_tokens <= 94
+    assert outcomes[1].usage.truncated_tokens > 0
 
 
 class SmallMemory:

@@ -12,8 +12,8 @@ import torch
 from tests.models.hf.hf_requests import ask, generate
 from tests.models.hf.tiny_checkpoints import tiny_checkpoint
 
-from assay.core.requests import Generate
-from assay.core.responses import Failure, Outcome, Response
+from assay.core.records.requests import Generate
+from assay.core.records.responses import Failure, Outcome, Response
 from assay.models.hf import HfModel
 
 pytestmark = pytest.mark.torch

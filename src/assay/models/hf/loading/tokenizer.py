@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.errors import InvalidOption
-from assay.core.messages import Message, Prompt
+from assay.core.records.messages import Message, Prompt
+from assay.core.records.requests import Generate, Request
 from assay.models.hf.arguments import HfArguments
 from assay.models.hf.loading.checkpoint import Checkpoint
 from assay.models.hf.loading.weights import explain_loading_errors
+from assay.models.reasoning import ReasoningFormat, ReasoningSplitter, detect_format
 from assay.models.tokens import TextEncoder, Unanswerable
 
 __all__ = ["CheckpointTokenizer", "find_chat_template", "load_tokenizer", "read_template", "render_chat"]
@@ -89,7 +91,38 @@ class CheckpointTokenizer:
         """Decode tokens. Special tokens are left out unless `special` is set."""
         return str(self.tokenizer.decode(list(tokens), skip_special_tokens=not special))
 
-    def render_prompt(self, prompt: Prompt) -> str:
+    def remove_special_tokens(self, text: str) -> str:
+        """Return a text without the names of special tokens."""
+        for token in self.tokenizer.all_special_tokens:
+            text = text.replace(token, "")
+        return text
+
+    @cached_property
+    def reasoning_format(self) -> ReasoningFormat | None:
+        """The marks around the reasoning of the model, if its chat template or its special tokens tell."""
+        own = getattr(self.tokenizer, "chat_template", None)
+        template = find_chat_template(self._arguments.chat_template, self.tokenizer) if own else None
+        text = template or (own.get("default", "") if isinstance(own, dict) else own) or ""
+        return detect_format(text, map(str, getattr(self.tokenizer, "get_added_vocab", dict)()))
+
+    def make_splitter(self, prompt: Prompt, rendered: str) -> ReasoningSplitter:
+        """Return how to separate the reasoning from the answer to a prompt. Only chats have a reasoning format."""
+        end_mark = self._arguments.think_end_token
+        known = self.reasoning_format if prompt.chat and end_mark is None else None
+        return ReasoningSplitter.for_prompt(
+            known, rendered, end_mark=end_mark if isinstance(end_mark, str) else ""
+        )
+
+    def render_request(self, request: Request) -> str:
+        """Return the prompt of a request as the text that the model reads; its chat template knows the reasoning effort.
+
+        Raises:
+            Unanswerable: The prompt contains media.
+        """
+        effort = request.settings.reasoning_effort if isinstance(request, Generate) else ""
+        return self.render_prompt(request.prompt, **({"reasoning_effort": effort} if effort else {}))
+
+    def render_prompt(self, prompt: Prompt, **template_arguments: Any) -> str:
         """Return the prompt as the text that the model reads, with the chat template applied to chat prompts.
 
         Raises:
@@ -107,7 +140,7 @@ class CheckpointTokenizer:
             messages,
             continues=len(messages) > 0 and messages[-1]["role"] == "assistant",
             template=find_chat_template(arguments.chat_template, self.tokenizer),
-            **arguments.template_arguments,
+            **{**arguments.template_arguments, **template_arguments},
         )
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from assay.core.messages import Audio, Image, Media, Video
 from assay.core.ports import Ability
-from assay.core.requests import Request
-from assay.core.responses import Outcome
+from assay.core.records.messages import Audio, Image, Media, Video
+from assay.core.records.requests import Request
+from assay.core.records.responses import Outcome
 from assay.media import picture, waveform
 from assay.models.hf.arguments import HfArguments
 from assay.models.hf.loading.checkpoint import Checkpoint

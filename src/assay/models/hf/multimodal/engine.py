@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay.core.requests import Generate
-from assay.core.responses import Finish, LogProbability
+from assay.core.records.requests import Generate
+from assay.core.records.responses import Finish, LogProbability
 from assay.models.hf.multimodal.batches import Batch, Batcher, extend_inputs
 from assay.models.hf.sampling import sample_tokens, sampling_from_request
 from assay.models.tokens import StopStringDetector, cut_at_stops, split_thinking
@@ -80,7 +80,7 @@ class MultimodalEngine:
         import torch
         from transformers import StoppingCriteria, StoppingCriteriaList
 
-        detectors = [StopStringDetector(stops, self._decode, after=self._think_end) for _ in requests]
+        detectors = [StopStringDetector(stops, self._decode, after=(self._think_end,)) for _ in requests]
         stopped = [0] * len(requests)  # the length at which a stop string was complete
 
         class _StopStringCriteria(StoppingCriteria):  # type: ignore[misc]

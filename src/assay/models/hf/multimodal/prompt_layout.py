@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from assay.core.messages import Audio, Image, Message, Part, Prompt, Role, Text, Video
+from assay.core.records.messages import Audio, Image, Message, Part, Prompt, Role, Text, Video
 from assay.media import Clip, frames, picture, waveform
 
 __all__ = ["ChatTemplateError", "MediaSettings", "PromptInputs", "PromptLayout", "UnsupportedMedia"]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from assay.core.errors import MediaError
-from assay.core.messages import Prompt
-from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
-from assay.core.responses import Failure, LogProbability, Outcome, Response, Usage
+from assay.core.records.messages import Prompt
+from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood
+from assay.core.records.responses import Failure, LogProbability, Outcome, Response, Usage
 from assay.models.hf.batch_budget import BatchBudget, is_out_of_memory, release_memory
 from assay.models.hf.multimodal.batches import Batch, Batcher
 from assay.models.hf.multimodal.engine import GeneratedText, MultimodalEngine
@@ -58,6 +58,8 @@ class _PromptRow:
     """The tokens of a prompt without media; None if it has media."""
 
     continuations: list[list[int]] | None = None
+    truncated: int = 0
+    """Tokens removed from the prompt so that it fits the model."""
 
 
 class RequestProcessor:
@@ -103,14 +105,16 @@ class RequestProcessor:
 
         def prepare(some: list[Generate]) -> _PromptRow:
             inputs = self._layout.build_inputs(some[0].prompt)
-            tokens = None
+            tokens, truncated = None, 0
             if not inputs.has_media:
                 [tokens] = self._batcher.encoder([inputs.text])
                 max_tokens = self._batcher.max_length - min(
                     limit, _MAX_RESERVED_TOKENS, self._batcher.max_length // 2
                 )
-                tokens = (tokens or [self._batcher.encoder.prefix_token])[-max_tokens:]
-            return _PromptRow(list(some), inputs, tokens)
+                whole = tokens or [self._batcher.encoder.prefix_token]
+                tokens = whole[-max_tokens:]
+                truncated = len(whole) - len(tokens)
+            return _PromptRow(list(some), inputs, tokens, truncated=truncated)
 
         def run(rows: Sequence[_PromptRow]) -> Iterator[tuple[Any, Outcome]]:
             first_requests = [row.requests[0] for row in rows]
@@ -121,7 +125,7 @@ class RequestProcessor:
             seconds = (time.monotonic() - started) / len(rows)
             for row, generated in zip(rows, texts, strict=True):
                 for request in row.requests:
-                    yield request, _build_response(request, generated, seconds)
+                    yield request, _build_response(request, generated, seconds, row.truncated)
 
         yield from self._process_in_batches(_sort_for_batching(groups_by_prompt.values()), prepare, run)
 
@@ -140,7 +144,8 @@ class RequestProcessor:
                 row.requests.append(request)
                 row.continuations = [*(row.continuations or []), pair.continuation]
                 if not inputs.has_media:
-                    row.tokens = fit_pair(pair, self._batcher.max_length).context
+                    fitted = fit_pair(pair, self._batcher.max_length)
+                    row.tokens, row.truncated = fitted.context, fitted.truncated
             inputs.text = inputs.text.rstrip()
             return row
 
@@ -153,7 +158,7 @@ class RequestProcessor:
         seconds = (time.monotonic() - started) / sum(len(row.requests) for row in rows)
         for row, values, length in zip(rows, found, batch.lengths, strict=True):
             for request, value, one in zip(row.requests, values, row.continuations or [], strict=True):
-                usage = Usage(length, len(one))
+                usage = Usage(length, len(one), truncated_tokens=row.truncated)
                 yield request, Response(request_id=request.id, value=value, usage=usage, seconds=seconds)
 
     def _score_batch(
@@ -261,8 +266,8 @@ class RequestProcessor:
                 yield from (outcome for _, outcome in outcomes)
 
 
-def _build_response(request: Generate, generated: GeneratedText, seconds: float) -> Response:
-    usage = Usage(generated.prompt_tokens, generated.generated_tokens)
+def _build_response(request: Generate, generated: GeneratedText, seconds: float, truncated: int) -> Response:
+    usage = Usage(generated.prompt_tokens, generated.generated_tokens, truncated_tokens=truncated)
     return Response(
         request_id=request.id,
         value=generated.text,

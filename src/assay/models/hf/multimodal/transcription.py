@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.core.errors import MediaError
-from assay.core.messages import Audio
-from assay.core.requests import Generate, Request
-from assay.core.responses import Failure, Outcome, Response, Usage
+from assay.core.records.messages import Audio
+from assay.core.records.requests import Generate, Request
+from assay.core.records.responses import Failure, Outcome, Response, Usage
 from assay.media import waveform
 from assay.models.hf.batch_budget import BatchBudget, is_out_of_memory, release_memory
 from assay.models.tokens import cut_at_stops

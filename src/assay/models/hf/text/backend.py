@@ -9,23 +9,36 @@ from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from assay.core.messages import Media
-from assay.core.ports import Ability
-from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
-from assay.core.responses import Failure, LogProbability, Outcome, Response, Tokens, Usage
+from assay.core.ports import Ability, TruncatedPrompt
+from assay.core.records.messages import Media
+from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood
+from assay.core.records.responses import Failure, LogProbability, Outcome, Response, Tokens, Usage
 from assay.models.hf.arguments import HfArguments
 from assay.models.hf.loading.checkpoint import Checkpoint
 from assay.models.hf.loading.tokenizer import CheckpointTokenizer
+from assay.models.hf.loading.weights import load_config
 from assay.models.hf.sampling import sampling_from_request
-from assay.models.hf.text.engine import TextEngine
+from assay.models.hf.text.engine import CONTEXT_LENGTH_KEYS, TextEngine, find_max_length
 from assay.models.hf.text.jobs import GenerationJob, find_transformers_settings
-from assay.models.tokens import Pair, Unanswerable, encode_pairs, fit_pair, fit_prompt, split_rolling_windows
+from assay.models.reasoning import ReasoningSplitter
+from assay.models.tokens import (
+    Pair,
+    Unanswerable,
+    encode_pair,
+    encode_pairs,
+    fit_pair,
+    fit_prompt,
+    split_rolling_windows,
+)
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 __all__ = ["TextBackend"]
+
+_MAX_SPECIAL_TOKENS = 64
+"""Room for tokens that a tokenizer adds to a text."""
 
 
 @dataclass(slots=True)
@@ -104,7 +117,47 @@ class TextBackend:
 
     def preview(self, request: Request) -> str:
         """Return the text that the model will read, with its chat template applied."""
-        return self._tokenizer.render_prompt(request.prompt)
+        return self._tokenizer.render_request(request)
+
+    def preview_truncation(self, request: Request) -> TruncatedPrompt | None:
+        """Return what remains of a prompt that exceeds the context length. Loads the tokenizer if the prompt may."""
+        if isinstance(request, RollingLikelihood) or self._surely_fits(request):
+            return None
+        try:
+            text = self._tokenizer.render_request(request)
+            if isinstance(request, Likelihood):
+                pair = encode_pair(
+                    text, request.continuation, self._tokenizer.scoring_encoder, separate=self._has_encoder
+                )
+                kept = self._fit_pair(pair)
+                tokens, truncated = kept.context, kept.truncated
+            else:
+                (whole,) = self._tokenizer.prompt_encoder([text])
+                _, limit, budget = self._find_limits(request, text)
+                tokens, truncated = self._fit_prompt(whole, limit + (budget or 0))
+        except Unanswerable:
+            return None  # the run reports it as a failure
+        if not truncated:
+            return None
+        return TruncatedPrompt(
+            text=self._tokenizer.decode(tokens, special=True), tokens=len(tokens), truncated_tokens=truncated
+        )
+
+    def _surely_fits(self, request: Generate | Likelihood) -> bool:
+        """Return whether a prompt fits by its size, which needs no tokenizer: a token has at least one byte."""
+        if request.prompt.chat:
+            return False  # the template adds text
+        config = self._checkpoint.config
+        known = (config.get("text_config") or config).get
+        lengths = (known(key) for key in CONTEXT_LENGTH_KEYS)
+        room = self._arguments.max_length or next((int(one) for one in lengths if one is not None), 0)
+        if isinstance(request, Likelihood):
+            answer = len(request.continuation.encode("utf-8", "replace"))
+        else:
+            limit = request.settings.max_tokens
+            answer = self._arguments.max_gen_toks if limit is None else limit
+        size = len(request.prompt.text.encode("utf-8", "replace"))
+        return size + answer + _MAX_SPECIAL_TOKENS <= room
 
     def encode(self, window: Sequence[Request]) -> _EncodedWindow:
         """Tokenize a window, with one call of the tokenizer per kind of request."""
@@ -115,7 +168,7 @@ class TextBackend:
                 found.failures.append(_failure(request, "likelihoods are not available with enable_thinking"))
                 continue
             try:
-                texts.append((request, self._tokenizer.render_prompt(request.prompt)))
+                texts.append((request, self._tokenizer.render_request(request)))
             except Unanswerable as error:
                 found.failures.append(_failure(request, str(error)))
         self._encode_likelihoods([(one, text) for one, text in texts if isinstance(one, Likelihood)], found)
@@ -141,7 +194,7 @@ class TextBackend:
     def _encode_rolling(
         self, requests: Sequence[tuple[RollingLikelihood, str]], found: _EncodedWindow
     ) -> None:
-        encoder, max_length = self._tokenizer.scoring_encoder, self.engine.max_length
+        encoder, max_length = self._tokenizer.scoring_encoder, self._max_length
         for (request, _), tokens in zip(requests, encoder([text for _, text in requests]), strict=True):
             windows = split_rolling_windows(tokens, prefix_token=encoder.prefix_token, max_length=max_length)
             if windows:
@@ -162,11 +215,9 @@ class TextBackend:
             if job is not None:
                 job.requests.append(request)
                 continue
-            limit = request.settings.max_tokens
-            limit = self._arguments.max_gen_toks if limit is None else limit
+            splitter, limit, budget = self._find_limits(request, text)
             try:
-                max_length = engine.max_length + limit if self._has_encoder else engine.max_length
-                fitted = fit_prompt(tokens or [self._tokenizer.prefix_token], max_length, limit)
+                fitted, truncated = self._fit_prompt(tokens, limit + (budget or 0))
             except Unanswerable as error:
                 found.failures.append(_failure(request, str(error)))
                 continue
@@ -174,17 +225,47 @@ class TextBackend:
                 tokens=fitted,
                 requests=[request],
                 sampling=sampling_from_request(request, engine.generation_defaults),
-                limit=limit,
+                limit=limit if budget is None else max(1, budget),
+                answer_limit=None if budget is None else limit,
                 stops=tuple(dict.fromkeys((*request.settings.stop, self._tokenizer.end_text))),
+                splitter=splitter,
                 transformers_settings=find_transformers_settings(request, engine.generation_defaults),
+                truncated=truncated,
             )
             jobs[text, request.settings.digest] = job
             found.jobs.append(job)
 
+    def _find_limits(self, request: Generate, text: str) -> tuple[ReasoningSplitter, int, int | None]:
+        """Return how to find the reasoning, the token limit of the answer, and that of the reasoning if it has one."""
+        limit = request.settings.max_tokens
+        limit = self._arguments.max_gen_toks if limit is None else limit
+        splitter = self._tokenizer.make_splitter(request.prompt, text)
+        return splitter, limit, request.settings.thinking_budget if splitter.format is not None else None
+
+    @property
+    def _max_length(self) -> int:
+        """The context length, from the small files of the checkpoint if the model is not loaded."""
+        return self._configured_max_length if self._engine is None else self._engine.max_length
+
+    @cached_property
+    def _configured_max_length(self) -> int:
+        if self._arguments.max_length:
+            return self._arguments.max_length
+        return find_max_length(load_config(self._arguments, self._checkpoint), self._tokenizer.tokenizer)
+
+    def _fit_prompt(self, tokens: list[int], max_new_tokens: int) -> tuple[list[int], int]:
+        """Return the tokens of a prompt that fit before the answer, and the number of removed ones."""
+        whole = tokens or [self._tokenizer.prefix_token]
+        max_length = self._max_length + (max_new_tokens if self._has_encoder else 0)
+        fitted = fit_prompt(whole, max_length, max_new_tokens)
+        return fitted, len(whole) - len(fitted)
+
     def _fit_pair(self, pair: Pair) -> Pair:
-        max_length = self.engine.max_length
+        max_length = self._max_length
         if self._has_encoder:
-            return Pair(pair.context[-max_length:], pair.continuation[-max_length:])
+            context = pair.context[-max_length:]
+            excess = len(pair.context) - len(context)
+            return Pair(context, pair.continuation[-max_length:], pair.truncated + excess)
         return fit_pair(pair, max_length)
 
     def _add_pairs(
@@ -228,7 +309,7 @@ class TextBackend:
                 yield Response(
                     request_id=encoded.scored[owner].id,
                     value=LogProbability(totals[owner], greedy[owner]),
-                    usage=Usage(len(pair.context), len(pair.continuation)),
+                    usage=Usage(len(pair.context), len(pair.continuation), truncated_tokens=pair.truncated),
                     seconds=time.perf_counter() - started,
                     tokens=self._collect_tokens(encoded, owner, log_probabilities)
                     if log_probabilities

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, cast
 
-from assay.core.responses import Failure, Outcome, Tokens
+from assay.core.records.responses import Failure, Outcome, Tokens
 from assay.models.hf.arguments import HfArguments
 from assay.models.hf.batch_budget import BatchBudget
 from assay.models.hf.loading.checkpoint import Checkpoint
@@ -22,9 +22,13 @@ from assay.models.hf.text.generation import generate_answers
 from assay.models.hf.text.jobs import AnswerBuilder, GenerationJob
 from assay.models.hf.text.scoring import TokenCallback, plan_scoring, score_shared, score_unshared
 from assay.models.hf.text.transformers_generation import generate_with_transformers
+from assay.models.reasoning import ReasoningSplitter
 from assay.models.tokens import Pair, StopStringDetector, build_tokens
 
-__all__ = ["TextEngine"]
+__all__ = ["CONTEXT_LENGTH_KEYS", "TextEngine", "find_max_length"]
+
+CONTEXT_LENGTH_KEYS = ("n_positions", "max_position_embeddings", "n_ctx")
+"""Keys of `config.json` with the context length, in the order of lm-eval."""
 
 _DEFAULT_MAX_LENGTH = 2048
 _UNSET_LENGTH = 10**12
@@ -142,11 +146,28 @@ class TextEngine:
         return parts
 
     def generate(self, jobs: Sequence[GenerationJob], passes: Any) -> Iterator[Outcome]:
-        """Generate the answers of all jobs."""
-        shared_jobs, other_jobs = self._split_jobs(jobs)
+        """Generate the answers of all jobs. Jobs that use up their thinking budget continue with their answer."""
         started = time.perf_counter()
+        continued: list[GenerationJob] = []
+        for result in self._generate(jobs, passes):
+            job = (
+                result.continue_after_reasoning(self._tokenizer)
+                if isinstance(result, AnswerBuilder)
+                else None
+            )
+            if job is not None:
+                continued.append(job)
+            elif isinstance(result, AnswerBuilder):
+                yield from self._build_responses(result, started)
+            else:
+                yield result
+        if continued:
+            yield from self.generate(continued, self.plan_prompts(continued))
+
+    def _generate(self, jobs: Sequence[GenerationJob], passes: Any) -> Iterator[AnswerBuilder | Failure]:
+        shared_jobs, other_jobs = self._split_jobs(jobs)
         if shared_jobs:
-            for answer in generate_answers(
+            yield from generate_answers(
                 shared_jobs,
                 passes,
                 self._runner,
@@ -155,8 +176,7 @@ class TextEngine:
                 seed=self._arguments.seed,
                 make_stop_detector=self._make_stop_detector,
                 cache_bytes=self._cache_bytes,
-            ):
-                yield from self._build_responses(answer, started)
+            )
         if other_jobs:
             for result in generate_with_transformers(
                 other_jobs,
@@ -171,7 +191,7 @@ class TextEngine:
                 raise_if_interrupted=self._runner.raise_if_interrupted,
             ):
                 if isinstance(result, AnswerBuilder):
-                    yield from self._build_responses(result, started)
+                    yield result
                 else:
                     job, error = result
                     for request in job.requests:
@@ -211,12 +231,18 @@ class TextEngine:
     def _make_stop_detector(self, job: GenerationJob) -> StopStringDetector:
         """Return a detector that looks for stop strings in the answer, not in the reasoning before it."""
         think_end = self._arguments.think_end_token
-        text = (
-            self._tokenizer.decode([think_end], special=True)
+        splitter = ReasoningSplitter() if job.written else job.splitter  # the reasoning has ended
+        marks = (
+            (self._tokenizer.decode([think_end], special=True),)
             if isinstance(think_end, int)
-            else think_end or ""
+            else splitter.end_marks
         )
-        return StopStringDetector(job.stops, lambda tokens: self._decode_cached(tuple(tokens)), after=text)
+        return StopStringDetector(
+            job.stops,
+            lambda tokens: self._decode_cached(tuple(tokens)),
+            after=marks,
+            can_begin=None if splitter.format is None or splitter.is_open else splitter.can_begin,
+        )
 
     def _measure(self, call: Callable[[], Any]) -> Any:
         started = time.perf_counter()
@@ -229,7 +255,7 @@ class TextEngine:
 def find_max_length(config: Any, tokenizer: Any) -> int:
     """Return the context length of a model: that of its config, else of its tokenizer, else 2048."""
     text = getattr(config, "text_config", None) or config
-    for name in ("n_positions", "max_position_embeddings", "n_ctx"):
+    for name in CONTEXT_LENGTH_KEYS:
         if (value := getattr(text, name, None)) is not None:
             return int(value)
     configured = getattr(tokenizer, "model_max_length", None)

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from assay.core.requests import Generate
-from assay.core.responses import Finish, Response, Usage
+from assay.core.records.requests import Generate
+from assay.core.records.responses import Finish, Response, Usage
 from assay.models.hf.loading.tokenizer import CheckpointTokenizer
 from assay.models.hf.sampling import SamplingSettings
-from assay.models.tokens import StopStringDetector, cut_at_stops, split_thinking
+from assay.models.reasoning import ReasoningSplitter, SplitText
+from assay.models.tokens import StopStringDetector, cut_at_stops
 
 __all__ = ["AnswerBuilder", "GenerationJob", "find_transformers_settings"]
 
 _HANDLED_SETTINGS = frozenset(
     "until stop max_gen_toks max_new_tokens max_tokens max_completion_tokens do_sample temperature top_p top_k min_p "
-    "seed num_return_sequences use_cache".split()
+    "seed num_return_sequences use_cache reasoning_effort thinking_budget include_reasoning".split()
 )
 """Settings that this package implements; all others need the `generate` method of transformers."""
 
@@ -75,7 +76,15 @@ class GenerationJob:
     sampling: SamplingSettings
     limit: int
     stops: tuple[str, ...]
+    splitter: ReasoningSplitter = field(default_factory=ReasoningSplitter)
+    answer_limit: int | None = None
+    """With a thinking budget, which is then the limit of this job: the tokens of the answer after the reasoning."""
+
+    written: list[int] = field(default_factory=list)
+    """The last tokens of the prompt that belong to the response: reasoning that a thinking budget ended."""
     transformers_settings: dict[str, Any] | None = None
+    truncated: int = 0
+    """Tokens removed from the prompt so that it fits the model."""
 
 
 @dataclass(slots=True)
@@ -106,35 +115,63 @@ class AnswerBuilder:
             self.finish = "length"
         return bool(self.finish)
 
+    def continue_after_reasoning(self, tokenizer: CheckpointTokenizer) -> GenerationJob | None:
+        """Return the job that generates the rest of the response, if its thinking budget is used up."""
+        job = self.job
+        if job.answer_limit is None or self.finish != "length":
+            return None
+        text = tokenizer.decode(self.tokens, special=True)
+        (closing,) = tokenizer.encode([job.splitter.end_reasoning(text)], False)
+        written = [*self.tokens, *closing]
+        return replace(
+            job,
+            tokens=[*job.tokens, *written],
+            requests=list(self.requests),
+            limit=job.answer_limit,
+            answer_limit=None,
+            written=written,
+        )
+
     def build_responses(
         self, tokenizer: CheckpointTokenizer, think_end_token: str | int | None, seconds: float | None
     ) -> list[Response]:
         """Return the answer as one response per request."""
-        text, reasoning = decode_answer(self.tokens, self.job.stops, tokenizer, think_end_token)
-        usage = Usage(len(self.job.tokens), len(self.tokens))
+        written = [*self.job.written, *self.tokens]
+        found = decode_answer(written, self.job, tokenizer, think_end_token)
+        reasoning_tokens = len(tokenizer.encode([found.reasoning], False)[0]) if found.reasoning else 0
+        prompt_tokens = len(self.job.tokens) - len(self.job.written)
+        usage = Usage(
+            prompt_tokens,
+            len(written),
+            reasoning_tokens=reasoning_tokens,
+            truncated_tokens=self.job.truncated,
+        )
         return [
             Response(
                 request_id=request.id,
-                value=text,
+                value=found.answer,
                 finish=self.finish,
                 usage=usage,
                 seconds=seconds,
-                reasoning=reasoning,
+                reasoning=found.reasoning,
             )
             for request in self.requests
         ]
 
 
 def decode_answer(
-    tokens: list[int], stops: Sequence[str], tokenizer: CheckpointTokenizer, think_end_token: str | int | None
-) -> tuple[str, str | None]:
+    tokens: list[int], job: GenerationJob, tokenizer: CheckpointTokenizer, think_end_token: str | int | None
+) -> SplitText:
     """Return the answer and the reasoning before it. Stop strings apply to the answer only."""
-    reasoning: str | None = None
     if isinstance(think_end_token, int):
+        reasoning = None
         if think_end_token in tokens:
             start = len(tokens) - tokens[::-1].index(think_end_token)
             reasoning, tokens = tokenizer.decode(tokens[: start - 1]), tokens[start:]
-        text = tokenizer.decode(tokens).lstrip()
-    else:
-        reasoning, text = split_thinking(tokenizer.decode(tokens), think_end_token or "")
-    return cut_at_stops(text, stops), reasoning
+        return SplitText(cut_at_stops(tokenizer.decode(tokens).lstrip(), job.stops), reasoning)
+    if job.splitter.format is None:
+        return job.splitter.split_and_cut(tokenizer.decode(tokens), job.stops)
+    found = job.splitter.split_and_cut(
+        tokenizer.decode(tokens, special=True), job.stops
+    )  # marks can be special tokens
+    return SplitText(tokenizer.remove_special_tokens(found.answer), found.reasoning, found.is_finished)

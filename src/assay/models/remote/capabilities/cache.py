@@ -12,6 +12,7 @@ from typing import Any
 
 from assay.core.fingerprints import digest_text
 from assay.core.home import assay_home
+from assay.core.secrets import redact
 
 __all__ = ["ServerCapabilities", "load_capabilities", "save_capabilities"]
 
@@ -102,6 +103,8 @@ def save_capabilities(
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(f".{time.monotonic_ns()}")
-        temporary.write_text(json.dumps({"server": server, "identity": identity, "seen": plain}), "utf-8")
+        temporary.write_text(
+            redact(json.dumps({"server": server, "identity": identity, "seen": plain})), "utf-8"
+        )
         temporary.replace(path)
     return capabilities

@@ -12,16 +12,16 @@ from dataclasses import replace
 from typing import Any
 
 from assay.core.errors import InvalidOption, UserError
-from assay.core.messages import Audio, Image, Message, Part, Prompt, Text
-from assay.core.requests import Generate, Settings
+from assay.core.records.messages import Audio, Image, Message, Part, Prompt, Text
+from assay.core.records.requests import Generate, Settings
 from assay.models.remote.capabilities.cache import ServerCapabilities, load_capabilities, save_capabilities
-from assay.models.remote.control.errors import CallError, CallFailed
-from assay.models.remote.control.retries import RetryPolicy
 from assay.models.remote.endpoint import Endpoint
+from assay.models.remote.errors import CallError, CallFailed
 from assay.models.remote.options import Options
 from assay.models.remote.protocol.chat import ParsedReply
 from assay.models.remote.protocol.media import MediaEncoding
 from assay.models.remote.protocol.payloads import PayloadWriter
+from assay.models.remote.retries import RetryPolicy
 
 __all__ = ["ServerUnreachable", "build_refusal_error", "fetch_model_identity", "list_models", "probe_chat"]
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from assay.models.finish_reasons import OPENAI, raise_reported_error
 from assay.models.remote.capabilities.cache import ServerCapabilities, load_capabilities, save_capabilities
 from assay.models.remote.capabilities.chat_probe import (
     ServerUnreachable,
@@ -15,8 +16,8 @@ from assay.models.remote.capabilities.chat_probe import (
     list_models,
     shorten_retries,
 )
-from assay.models.remote.control.errors import BadReply, CallFailed
 from assay.models.remote.endpoint import Endpoint
+from assay.models.remote.errors import BadReply, CallFailed
 from assay.models.remote.options import Options
 from assay.models.remote.protocol.prompt_logprobs import PATH
 
@@ -126,8 +127,12 @@ class _Probe:
 
 
 def _check_choices(value: Any) -> Mapping[str, Any]:
+    raise_reported_error(value)
     if not value["choices"]:
         raise BadReply('unexpected response format: no "choices"')
+    for choice in value["choices"]:
+        raise_reported_error(choice, " for this choice")
+        OPENAI.classify(choice.get("finish_reason"))
     return value  # type: ignore[no-any-return]
 
 

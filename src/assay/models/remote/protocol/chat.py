@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay.core.messages import Audio, Image, Message, Part, Prompt, Text, Video
-from assay.core.requests import Generate, Settings
-from assay.core.responses import Finish, Response, Tokens, Usage
+from assay.core.records.messages import Audio, Image, Message, Part, Prompt, Text, Video
+from assay.core.records.requests import Generate, Settings
+from assay.core.records.responses import Finish, Response, Tokens, Usage
+from assay.models.finish_reasons import OPENAI, raise_reported_error
+from assay.models.reasoning import SplitText, split_known_format
 from assay.models.remote.capabilities.cache import ServerCapabilities
-from assay.models.remote.control.errors import BadReply
+from assay.models.remote.errors import BadReply
 from assay.models.remote.options import Options
 from assay.models.remote.protocol.json_writer import RawString
 from assay.models.remote.protocol.media import (
@@ -23,7 +25,6 @@ from assay.models.remote.protocol.media import (
 from assay.models.tokens import cut_at_stops, split_thinking, tokens_from_bytes
 
 __all__ = [
-    "FINISH_REASONS",
     "MAX_STOPS",
     "PATH",
     "Choice",
@@ -32,6 +33,7 @@ __all__ = [
     "build_chat_messages",
     "build_chat_payload",
     "build_response",
+    "split_choice",
     "collect_stop_strings",
     "compute_seed",
     "format_served_name",
@@ -45,25 +47,10 @@ PATH = "/chat/completions"
 MAX_STOPS = 4
 """OpenAI's limit; further stop strings are applied to the answer."""
 
-FINISH_REASONS: Mapping[str, Finish] = {
-    "stop": "stop",
-    "eos": "stop",
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "tool_calls": "stop",
-    "function_call": "stop",
-    "completed": "stop",
-    "length": "length",
-    "max_tokens": "length",
-    "max_output_tokens": "length",
-    "content_filter": "refused",
-    "refusal": "refused",
-    "safety": "refused",
-}
 _HANDLED_SETTINGS = frozenset(
     """
     until stop do_sample temperature seed max_gen_toks max_new_tokens max_tokens max_completion_tokens num_beams
-    use_cache image_aspect_ratio early_stopping length_penalty return_dict_in_generate output_scores n
+    use_cache image_aspect_ratio early_stopping length_penalty return_dict_in_generate output_scores n thinking_budget
     """.split()
 )
 """Settings that are sent in another form or have no meaning for a server."""
@@ -92,8 +79,11 @@ def build_chat_fields(
     limit = options.max_gen_toks if settings.max_tokens is None else settings.max_tokens
     fields: dict[str, Any] = {
         "model": options.model,
-        ("max_completion_tokens" if capabilities.long_limit_name else "max_tokens"): limit,
+        ("max_completion_tokens" if capabilities.long_limit_name else "max_tokens"): limit
+        + (settings.thinking_budget or 0),
     }
+    if settings.thinking_budget is not None:
+        fields["thinking_token_budget"] = settings.thinking_budget
     if "temperature" not in capabilities.refused:
         fields["temperature"] = settings.temperature
     stops = collect_stop_strings(settings, options)
@@ -211,7 +201,9 @@ def parse_chat_reply(value: Any) -> ParsedReply:
 
     Raises:
         BadReply: The reply contains no answer.
+        GenerationFailed: The reply reports an error.
     """
+    raise_reported_error(value)
     choices = value["choices"]
     if not choices:
         raise BadReply('unexpected response format: no "choices"')
@@ -226,8 +218,9 @@ def parse_chat_reply(value: Any) -> ParsedReply:
 
 
 def _parse_choice(choice: Mapping[str, Any]) -> Choice:
+    raise_reported_error(choice, " for this choice")
+    finish = OPENAI.classify(choice.get("finish_reason"))
     message = choice["message"]
-    finish = FINISH_REASONS.get(str(choice.get("finish_reason") or ""), "")
     reasoning = message.get("reasoning_content") or message.get("reasoning") or None
     text = message.get("content")
     if isinstance(text, Sequence) and not isinstance(text, str):
@@ -240,6 +233,8 @@ def _parse_choice(choice: Mapping[str, Any]) -> Choice:
         text = ""
     if not isinstance(text, str):
         raise BadReply(f"unexpected response format: the answer is a {type(text).__name__}, not text")
+    if not (text or finish or reasoning):
+        raise BadReply("unexpected response format: neither text nor `finish_reason`")
     logprobs = choice.get("logprobs")
     thought = reasoning if isinstance(reasoning, str) else None
     return Choice(text, finish, thought, parse_tokens(logprobs) if logprobs else None)
@@ -269,11 +264,13 @@ def parse_usage(value: Any) -> Usage | None:
     read = value.get("prompt_tokens", value.get("input_tokens"))
     written = value.get("completion_tokens", value.get("output_tokens"))
     details = value.get("prompt_tokens_details") or value.get("input_tokens_details") or {}
+    output_details = value.get("completion_tokens_details") or value.get("output_tokens_details") or {}
     cost = value.get("cost")
     return Usage(
         int(read or 0),
         int(written or 0),
         cached_tokens=int(details.get("cached_tokens") or 0),
+        reasoning_tokens=int(output_details.get("reasoning_tokens") or 0),
         cost_usd=float(cost) if isinstance(cost, (int, float)) and cost else None,
     )
 
@@ -288,14 +285,11 @@ def build_response(
     served: str = "",
 ) -> Response:
     """Return the response to a request: text cut at the stop strings, reasoning separated."""
-    text, reasoning, finish = choice.text, choice.reasoning, choice.finish
-    if options.think_end_token:
-        thought, text = split_thinking(text, options.think_end_token)
-        reasoning = reasoning or thought
+    found, finish = split_choice(choice, options, is_chat=request.prompt.chat), choice.finish
     if stops is None:
         stops = collect_stop_strings(request.settings, options)
-    cut = cut_at_stops(text, stops) if stops else text
-    if len(cut) < len(text) and finish != "refused":
+    cut = cut_at_stops(found.answer, stops) if stops else found.answer
+    if len(cut) < len(found.answer) and finish != "refused":
         finish = "stop"
     return Response(
         request_id=request.id,
@@ -303,7 +297,17 @@ def build_response(
         finish=finish,
         usage=usage,
         seconds=seconds,
-        reasoning=reasoning,
+        reasoning=found.reasoning,
         served=served,
         tokens=choice.tokens,
     )
+
+
+def split_choice(choice: Choice, options: Options, *, is_chat: bool) -> SplitText:
+    """Separate the reasoning of an answer: what the server reports, else what the marks in the text of a chat tell."""
+    if options.think_end_token:
+        thought, answer = split_thinking(choice.text, options.think_end_token)
+        return SplitText(answer, choice.reasoning or thought)
+    if choice.reasoning is not None:
+        return SplitText(choice.text, choice.reasoning, bool(choice.text.strip()))
+    return split_known_format(choice.text) if is_chat else SplitText(choice.text)

@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any
 
 from assay.core.errors import MediaError
-from assay.core.messages import Audio, Image, Media, Video
+from assay.core.records.messages import Audio, Image, Media, Video
 from assay.media import frames, picture, waveform
 from assay.media.media_files import open_media_file
 from assay.models.remote.protocol.json_writer import RawString

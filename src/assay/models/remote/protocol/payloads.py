@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from assay.core.messages import Prompt
-from assay.core.requests import Generate, Settings
+from assay.core.records.messages import Prompt
+from assay.core.records.requests import Generate, Settings
 from assay.models.remote.capabilities.cache import ServerCapabilities
 from assay.models.remote.options import Options
 from assay.models.remote.protocol import chat, responses_api

@@ -7,19 +7,24 @@ the server tokenizes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay.core.responses import LogProbability, Tokens
+from assay.core.records.responses import LogProbability, Tokens
+from assay.models.finish_reasons import OPENAI, raise_reported_error
 from assay.models.remote.capabilities.cache import ServerCapabilities
-from assay.models.remote.control.errors import BadReply
+from assay.models.remote.errors import BadReply
 from assay.models.remote.options import Options
 from assay.models.tokens import Unanswerable
 
 __all__ = ["PATH", "PromptLikelihood", "ScoringPrompt", "build_scoring_payload", "parse_scores"]
 
 PATH = "/completions"
+_MIN_TOKEN_LOG_PROBABILITY = -1e5
+_MAX_TOKEN_LOG_PROBABILITY = 1e-3
+"""A probability cannot exceed 1; this is room for rounding errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +74,10 @@ def parse_scores(
     """Return the score of each prompt, in order; with its tokens if requested.
 
     Raises:
-        BadReply: The number of choices differs from the number of prompts, or the choices contain no scores.
+        BadReply: The number of choices differs from the number of prompts, or the choices contain no valid scores.
+        GenerationFailed: The reply reports an error.
     """
+    raise_reported_error(value)
     choices = value["choices"]
     if len(choices) != len(prompts):
         raise BadReply(f"unexpected response format: {len(choices)} choices for {len(prompts)} prompts")
@@ -86,6 +93,8 @@ def parse_scores(
 def _parse_score(
     prompt: ScoringPrompt, choice: Mapping[str, Any], with_tokens: bool
 ) -> PromptLikelihood | Unanswerable:
+    raise_reported_error(choice, " for this choice")
+    OPENAI.classify(choice.get("finish_reason"))
     listed, given = choice.get("prompt_logprobs"), choice.get("logprobs")
     if listed is not None and not isinstance(prompt.prompt, str):
         return _score_from_prompt_logprobs(prompt.prompt, prompt.start, listed)
@@ -108,6 +117,7 @@ def _parse_score(
             "the server returns no probability for the first token of a text, and the context is empty: "
             "pass tokenizer=NAME to send a start token"
         )
+    _check_log_probabilities(scored)
     greedy = all(own == max(top.values()) for own, top in zip(scored, tops[start:end], strict=True))
     names = (given.get("tokens") or ())[start:end] if with_tokens else ()
     tokens = Tokens(tuple(map(str, names)), tuple(map(float, scored))) if len(names) == len(scored) else None
@@ -144,5 +154,14 @@ def _score_from_prompt_logprobs(
         names.append(str(own.get("decoded_token") or ""))
         numbers.append(float(own["logprob"]))
         greedy = greedy and own["logprob"] == max(entry["logprob"] for entry in entries.values())
+    _check_log_probabilities(numbers)
     tokens = Tokens(tuple(names), tuple(numbers)) if any(names) else None  # some servers omit token texts
     return PromptLikelihood(LogProbability(float(total), greedy), len(prompt), tokens)
+
+
+def _check_log_probabilities(values: Sequence[float]) -> None:
+    """Raise `BadReply` for log-probabilities that no model can have, such as NaN, infinity or positive numbers."""
+    for value in values:
+        if not _MIN_TOKEN_LOG_PROBABILITY <= value <= _MAX_TOKEN_LOG_PROBABILITY:
+            shown = "not a number" if math.isnan(value) else f"{value:g}"
+            raise BadReply(f"invalid log-probability in the response: {shown}")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from assay.core.messages import Audio, Image, Message, Part, Prompt, Text, Video
-from assay.core.requests import Settings
-from assay.core.responses import Finish
+from assay.core.records.messages import Audio, Image, Message, Part, Prompt, Text, Video
+from assay.core.records.requests import Settings
+from assay.core.records.responses import Finish
+from assay.models.finish_reasons import RESPONSES_INCOMPLETE, RESPONSES_STATUS, raise_reported_error
 from assay.models.remote.capabilities.cache import ServerCapabilities
-from assay.models.remote.control.errors import BadReply
+from assay.models.remote.errors import BadReply
 from assay.models.remote.options import Options
 from assay.models.remote.protocol.chat import (
-    FINISH_REASONS,
     Choice,
     ParsedReply,
     parse_usage,
@@ -47,7 +47,15 @@ def build_responses_fields(
         fields["instructions"] = options.system_prompt
     if "temperature" not in capabilities.refused:
         fields["temperature"] = settings.temperature
-    return {**fields, **select_extra_settings(settings), **options.extra_body}
+    extra = select_extra_settings(settings)
+    reasoning: dict[str, Any] = {}
+    if effort := extra.pop("reasoning_effort", None):
+        reasoning["effort"] = effort
+    if extra.pop("include_reasoning", None):
+        reasoning["summary"] = "auto"
+    if reasoning:
+        fields["reasoning"] = reasoning
+    return {**fields, **extra, **options.extra_body}
 
 
 def build_responses_input(prompt: Prompt, media: MediaEncoding) -> list[dict[str, Any]]:
@@ -83,9 +91,10 @@ def parse_responses_reply(value: Any) -> ParsedReply:
 
     Raises:
         BadReply: The reply contains no answer.
+        GenerationFailed: The reply reports an error, or has no final status.
     """
-    if error := value.get("error"):
-        raise BadReply(f"the server reports an error: {error.get('message', error)}")
+    raise_reported_error(value)
+    finish = _read_finish_reason(value)
     texts, thoughts, refusals, messages = [], [], [], 0
     for item in value["output"]:
         if item["type"] == "reasoning":
@@ -98,10 +107,11 @@ def parse_responses_reply(value: Any) -> ParsedReply:
                     refusals.append(str(piece.get("refusal", "")))
                 else:
                     texts.append(str(piece["text"]))
-    finish = _read_finish_reason(value)
     if not messages and finish not in ("length", "refused"):
         raise BadReply('unexpected response format: no "message" in "output"')
     text = "".join(texts) or "".join(refusals)
+    if not (text or finish or thoughts):
+        raise BadReply("unexpected response format: neither text nor `status`")
     choice = Choice(text, "refused" if refusals else finish, "\n".join(thoughts) or None)
     return ParsedReply((choice,), parse_usage(value.get("usage")), str(value.get("model") or ""), "")
 
@@ -109,5 +119,5 @@ def parse_responses_reply(value: Any) -> ParsedReply:
 def _read_finish_reason(value: Mapping[str, Any]) -> Finish:
     if value.get("status") == "incomplete":
         details = value.get("incomplete_details") or {}
-        return FINISH_REASONS.get(str(details.get("reason", "")), "length")
-    return FINISH_REASONS.get(str(value.get("status", "")), "")
+        return RESPONSES_INCOMPLETE.classify(details.get("reason"))
+    return RESPONSES_STATUS.classify(value.get("status"))

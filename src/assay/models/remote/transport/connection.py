@@ -10,11 +10,12 @@ import asyncio
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from assay.core.errors import MissingPackage
 
 __all__ = [
+    "DEFAULT_MAX_BODY_BYTES",
     "ConnectError",
     "Connection",
     "ExchangeCallback",
@@ -22,11 +23,12 @@ __all__ = [
     "ReadTimeout",
     "RemoteProtocolError",
     "Reply",
+    "ReplyTooLarge",
     "create_http_parser",
 ]
 
 _MAX_HEAD_BYTES = 64 * 1024
-_MAX_BODY_BYTES = 512 * 2**20
+DEFAULT_MAX_BODY_BYTES = 64 * 2**20
 _MAX_COPIED_BODY_BYTES = 64 * 1024
 """Largest body that is sent together with the head in one system call."""
 
@@ -40,6 +42,10 @@ class ConnectError(Exception):
 
 class RemoteProtocolError(Exception):
     """The connection closed before the reply was complete, or the server sent invalid HTTP."""
+
+
+class ReplyTooLarge(Exception):
+    """The body of the reply is larger than the limit, before or after decompression."""
 
 
 class ReadTimeout(Exception):
@@ -65,7 +71,7 @@ class Connection(asyncio.Protocol):
     """One connection with at most one exchange at a time. `httptools` parses the replies."""
 
     __slots__ = (
-        "_body", "_ends_with_connection", "_error", "_future", "_headers", "_is_complete", "_on_end", "_on_release", "_parser", "_size", "_status",
+        "_body", "_decompressor", "_ends_with_connection", "_error", "_future", "_headers", "_is_complete", "_max_body_bytes", "_on_end", "_on_release", "_parser", "_size", "_status",
         "_timer", "alive", "idle_since", "transport",
     )  # fmt: skip
 
@@ -80,6 +86,7 @@ class Connection(asyncio.Protocol):
         self._future: asyncio.Future[Reply] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._parser: Any = None
+        self._max_body_bytes = DEFAULT_MAX_BODY_BYTES
         self._reset()
 
     def _reset(self) -> None:
@@ -87,7 +94,8 @@ class Connection(asyncio.Protocol):
         self._body: list[bytes] = []
         self._size = self._status = 0
         self._is_complete = self._ends_with_connection = False
-        self._error = ""
+        self._decompressor: Any = None
+        self._error: Exception | None = None
 
     # --- exchanges -------------------------------------------------------------------------
 
@@ -98,9 +106,11 @@ class Connection(asyncio.Protocol):
         timeout_s: float,
         future: asyncio.Future[Reply],
         on_end: ExchangeCallback | None,
+        max_body_bytes: int = DEFAULT_MAX_BODY_BYTES,
     ) -> None:
         """Send a request; the future receives the reply or the error."""
         self._reset()
+        self._max_body_bytes = max_body_bytes
         self._parser = create_http_parser(self)
         self._future, self._on_end = future, on_end
         self._timer = asyncio.get_running_loop().call_later(timeout_s, self._on_timeout, timeout_s)
@@ -134,7 +144,7 @@ class Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except Exception as error:  # noqa: BLE001 - the parser raises many types on invalid input
             if not self._is_complete:
-                self._fail(RemoteProtocolError(f"invalid HTTP reply: {self._error or error}"))
+                self._fail(self._error or RemoteProtocolError(f"invalid HTTP reply: {error}"))
                 return
             self.alive = False  # data after a complete reply: keep the reply, do not reuse the connection
         if self._is_complete:
@@ -165,7 +175,9 @@ class Connection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Store a header."""
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
-        self._check_size(len(name) + len(value), _MAX_HEAD_BYTES, "the head is too large")
+        self._size += len(name) + len(value)
+        if self._size > _MAX_HEAD_BYTES:
+            self._stop(RemoteProtocolError("invalid HTTP reply: the head is too large"))
 
     def on_headers_complete(self) -> None:
         """Determine how the body ends."""
@@ -175,11 +187,27 @@ class Connection(asyncio.Protocol):
             "chunked"
         )
         self._ends_with_connection = not known and status not in (204, 304) and status >= 200
+        encoding = headers.get("content-encoding", "").lower()
+        if encoding in ("gzip", "deflate"):
+            self._decompressor = zlib.decompressobj(47)
+        elif encoding not in ("", "identity"):
+            self._stop(RemoteProtocolError(f"invalid HTTP reply: unsupported content encoding {encoding!r}"))
+        length = headers.get("content-length", "")
+        if length.isdecimal() and int(length[:18]) > self._max_body_bytes:
+            self._stop_too_large(f"{int(length[:18]) / 2**20:.0f} MB")
 
     def on_body(self, data: bytes) -> None:
-        """Store a chunk of the body."""
+        """Store a chunk of the body, decompressed; stop when the body becomes too large."""
+        room = self._max_body_bytes - self._size
+        if self._decompressor is not None:
+            try:
+                data = self._decompressor.decompress(data, room + 1)
+            except zlib.error as error:
+                self._stop(RemoteProtocolError(f"invalid HTTP reply: {error}"))
+        if len(data) > room:
+            self._stop_too_large(f"more than {self._max_body_bytes / 2**20:g} MB")
+        self._size += len(data)
         self._body.append(data)
-        self._check_size(len(data), _MAX_BODY_BYTES, "the body is too large")
 
     def on_message_complete(self) -> None:
         """Finish the reply; skip an interim reply (1xx)."""
@@ -189,20 +217,24 @@ class Connection(asyncio.Protocol):
         self._is_complete = True
         self.alive = self._parser.should_keep_alive()  # valid only inside this callback
 
-    def _check_size(self, size: int, max_size: int, why: str) -> None:
-        self._size += size
-        if self._size > max_size:
-            self._error = why
-            raise ValueError(why)
+    def _stop_too_large(self, size: str) -> NoReturn:
+        self._stop(
+            ReplyTooLarge(
+                f"the reply has {size}; the limit is {self._max_body_bytes / 2**20:g} MB (max_reply_mb)"
+            )
+        )
+
+    def _stop(self, error: Exception) -> NoReturn:
+        """Stop the parser; `data_received` reports the error."""
+        self._error = error
+        raise error
 
     # --- end of an exchange --------------------------------------------------------------------------------------
 
     def _deliver(self) -> None:
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-        try:
-            body = _decompress(body, self._headers.get("content-encoding", "").lower())
-        except (ValueError, zlib.error) as error:
-            self._fail(RemoteProtocolError(f"invalid HTTP reply: {error}"))
+        if self._decompressor is not None and body and not self._decompressor.eof:
+            self._fail(RemoteProtocolError("invalid HTTP reply: the compressed body is truncated"))
             return
         if self._ends_with_connection or not self.alive:
             self._close()
@@ -254,18 +286,6 @@ def create_http_parser(listener: Any) -> Any:
     except ImportError:
         raise MissingPackage.of("httptools", "a remote model", extra="api") from None
     return HttpResponseParser(listener)
-
-
-def _decompress(body: bytes, encoding: str) -> bytes:
-    if encoding in ("", "identity"):
-        return body
-    if encoding not in ("gzip", "deflate"):
-        raise ValueError(f"unsupported content encoding {encoding!r}")
-    unpacking = zlib.decompressobj(47)
-    unpacked = unpacking.decompress(body, _MAX_BODY_BYTES)
-    if unpacking.unconsumed_tail or not unpacking.eof:
-        raise ValueError("the compressed body is truncated or too large")
-    return unpacked
 
 
 class ProxyTunnel(asyncio.Protocol):

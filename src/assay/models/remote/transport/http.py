@@ -16,6 +16,7 @@ from typing import Any
 
 from assay.models.remote.transport.address import Address, Proxy, build_tls_context
 from assay.models.remote.transport.connection import (
+    DEFAULT_MAX_BODY_BYTES,
     ConnectError,
     Connection,
     ExchangeCallback,
@@ -38,6 +39,8 @@ class HttpRequest:
     path: str
     body: bytes = b""
     content_type: str = "application/json"
+    max_body_bytes: int = DEFAULT_MAX_BODY_BYTES
+    """Largest accepted body of the reply, after decompression."""
 
 
 class HttpClient:
@@ -130,7 +133,9 @@ class HttpClient:
             head += f"Content-Type: {request.content_type}\r\n"
         if body or request.method == "POST":
             head += f"Content-Length: {len(body)}\r\n"
-        connection.exchange(f"{head}\r\n".encode("latin-1"), body, timeout_s, future, on_end)
+        connection.exchange(
+            f"{head}\r\n".encode("latin-1"), body, timeout_s, future, on_end, request.max_body_bytes
+        )
 
     def _on_release(self, connection: Connection) -> None:
         """Return a connection to the pool after an exchange."""

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from assay.models.remote.control import concurrency
-from assay.models.remote.control.concurrency import ConcurrencyLimiter, RateLimit, TokenBucket, get_rate_limit
+from assay.models.remote import concurrency
+from assay.models.remote.concurrency import ConcurrencyLimiter, RateLimit, TokenBucket, get_rate_limit
 
 
 async def rounds(gate: ConcurrencyLimiter, count: int, seconds: float = 0.01) -> None:
@@ -166,3 +166,19 @@ def test_token_estimates_are_corrected() -> None:
     lane.correct_tokens(600, 5600)
     assert 4.5 < budget.wait_s(300) < 5.5
     assert budget.wait_s(10**9) < 10, "a call larger than the budget goes out alone, not never"
+
+
+def test_a_held_limiter_starts_no_calls() -> None:
+    async def go() -> None:
+        gate = ConcurrencyLimiter(4)
+        running = await gate.acquire()
+        gate.hold(True)
+        waiting = [asyncio.ensure_future(gate.acquire()) for _ in range(2)]
+        await asyncio.sleep(0)
+        gate.release(running, "ok", 0.1)
+        await asyncio.sleep(0)
+        assert gate.in_flight == 0 and not any(one.done() for one in waiting)
+        gate.hold(False)
+        assert len(await asyncio.gather(*waiting)) == gate.in_flight == 2
+
+    asyncio.run(go())

@@ -11,8 +11,8 @@ import random
 import time
 from dataclasses import dataclass
 
-from assay.models.remote.control.concurrency import CallResult, ConcurrencyLimiter, Waiter
-from assay.models.remote.control.errors import BUSY_STATUSES, CallError, read_retry_after
+from assay.models.remote.concurrency import CallResult, ConcurrencyLimiter, Waiter
+from assay.models.remote.errors import BUSY_STATUSES, CallError, read_retry_after
 from assay.models.remote.transport.connection import Connection, ReadTimeout, Reply
 from assay.models.remote.transport.http import HttpClient, HttpRequest
 
@@ -36,6 +36,9 @@ class RetryPolicy:
     total_timeout_s: float = 1800.0
     """Timeout of all attempts of a call, delays included."""
 
+    max_retry_wait_s: float = 300.0
+    """Longest delay that a server can ask for with `Retry-After`; longer ones are shortened to it."""
+
     initial_delay_s: float = 0.5
     max_delay_s: float = 30.0
 
@@ -45,14 +48,14 @@ class RetryPolicy:
         jittered = doubled * generator.uniform(0.5, 1.0)
         if error.retry_after_s is None:
             return jittered
-        return max(error.retry_after_s + jittered * 0.1, jittered * 0.1)
+        return min(error.retry_after_s, self.max_retry_wait_s) + jittered * 0.1
 
 
 class Attempt(Waiter):
     """One attempt of a call. Await `reply`; call `cancel` to abandon it."""
 
     __slots__ = (
-        "_connecting", "_connection", "_http", "_limiter", "_request", "_started_at", "_ticket", "_timeout_s", "reply", "seconds",
+        "_connecting", "_connection", "_http", "_limiter", "_max_retry_wait_s", "_request", "_started_at", "_ticket", "_timeout_s", "reply", "seconds",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +65,7 @@ class Attempt(Waiter):
         request: HttpRequest,
         timeout_s: float,
         tokens: int,
+        max_retry_wait_s: float = 300.0,
     ) -> None:
         super().__init__(tokens)
         self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
@@ -70,6 +74,7 @@ class Attempt(Waiter):
 
         self._limiter, self._http = limiter, http
         self._request, self._timeout_s = request, timeout_s
+        self._max_retry_wait_s = max_retry_wait_s
         self._connection: Connection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._ticket = 0
@@ -122,10 +127,10 @@ class Attempt(Waiter):
         headers, status = outcome.headers, outcome.status
         if status in BUSY_STATUSES:
             if (wait_s := read_retry_after(headers)) is not None:
-                self._limiter.rate_limit.pause(wait_s)
+                self._limiter.rate_limit.pause(min(wait_s, self._max_retry_wait_s))
             return "busy"
         if (_REMAINING_HEADERS[0] in headers or _REMAINING_HEADERS[1] in headers) and (
             wait_s := read_retry_after(headers)
         ):
-            self._limiter.rate_limit.pause(min(wait_s, _MAX_PAUSE_S))
+            self._limiter.rate_limit.pause(min(wait_s, _MAX_PAUSE_S, self._max_retry_wait_s))
         return "ok" if 200 <= status < 300 else "failed"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email.utils
 import json
+import math
 import re
 import time
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from assay.core.responses import Failure
+from assay.core.records.responses import Failure
 from assay.models.remote.transport.connection import Reply
 
 __all__ = ["BUSY_STATUSES", "BadReply", "CallError", "CallFailed", "error_from_reply", "read_retry_after"]
@@ -53,6 +54,7 @@ _GOOGLE_RETRY_DELAY = re.compile(rb'"retryDelay":\s*"(\d+(?:\.\d+)?)s"')
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _MAX_MESSAGE_CHARACTERS = 300
+_MAX_PARSED_CHARACTERS = 10_000
 
 
 class BadReply(ValueError):
@@ -147,18 +149,18 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
 def _parse_delay(text: str) -> float | None:
     """Parse `3`, `1m2s`, `250ms` or a date."""
     try:
-        return max(0.0, float(text))
+        seconds = float(text)
+        return None if math.isnan(seconds) else max(0.0, seconds)
     except ValueError:
         pass
-    with suppress(ValueError):
+    with suppress(ValueError, OverflowError, OSError):
         return max(0.0, datetime.fromisoformat(text).timestamp() - time.time())
     if found := _DURATION.findall(text):
         return sum(float(number) * _UNITS[unit] for number, unit in found)
     try:
-        moment = email.utils.parsedate_to_datetime(text)
-    except (TypeError, ValueError):
+        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - time.time())
+    except (TypeError, ValueError, OverflowError, OSError):
         return None
-    return max(0.0, moment.timestamp() - time.time())
 
 
 def _read_error_message(reply: Reply) -> tuple[str, str]:
@@ -166,7 +168,8 @@ def _read_error_message(reply: Reply) -> tuple[str, str]:
     text = reply.body.decode("utf-8", "replace")
     try:
         error: Any = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
+        text = text[:_MAX_PARSED_CHARACTERS]
         return _shorten(re.sub(r"<[^>]*>", " ", text)), ""
     if isinstance(error, list) and error:
         error = error[0]

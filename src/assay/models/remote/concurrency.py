@@ -24,6 +24,7 @@ __all__ = [
     "RateLimit",
     "TokenBucket",
     "Waiter",
+    "find_longest_pause_s",
     "get_rate_limit",
     "iterate_completed",
 ]
@@ -88,6 +89,11 @@ class RateLimit:
         """Send no calls for this many seconds."""
         self._paused_until = max(self._paused_until, time.monotonic() + seconds)
 
+    @property
+    def pause_s(self) -> float:
+        """Seconds until the end of the pause that the server asked for; 0: none."""
+        return max(0.0, self._paused_until - time.monotonic()) if self._paused_until else 0.0
+
     def wait_s(self, tokens: int) -> float:
         """Return the seconds until a call may be sent; 0: now."""
         if not self._paused_until and self.requests is None and self.tokens is None:
@@ -120,6 +126,11 @@ _rate_limits: dict[str, RateLimit] = {}
 def get_rate_limit(origin: str) -> RateLimit:
     """Return the rate limit of a server, one object per process."""
     return _rate_limits.setdefault(origin, RateLimit())
+
+
+def find_longest_pause_s() -> float:
+    """Return the seconds until the last paused server accepts calls again; 0 if no server is paused."""
+    return max((limit.pause_s for limit in list(_rate_limits.values())), default=0.0)
 
 
 class Waiter:
@@ -169,6 +180,7 @@ class ConcurrencyLimiter:
         self.in_flight = 0
         self.rate_limit = rate_limit or RateLimit()
         self._queue: deque[Waiter] = deque()
+        self._held = False
         self._was_overloaded = False
         """Whether the server was ever overloaded; from then on the limit grows slowly."""
 
@@ -196,11 +208,16 @@ class ConcurrencyLimiter:
 
     def enqueue(self, waiter: Waiter) -> None:
         """Call `waiter.start` when a slot is free: now, or inside the `release` of another call."""
-        if self._queue or self.in_flight >= int(self.limit):
+        if self._held or self._queue or self.in_flight >= int(self.limit):
             self._queue.append(waiter)
         else:
             self.in_flight += 1
             self._start(waiter)
+
+    def hold(self, held: bool) -> None:
+        """Start no calls while `held`; calls in flight continue."""
+        self._held = held
+        self._start_next()
 
     def withdraw_waiter(self, waiter: Waiter) -> None:
         """Remove a waiter that has not started."""
@@ -273,7 +290,7 @@ class ConcurrencyLimiter:
         self._completed, self._total_latency_s, self._round_started_at = 0, 0.0, time.monotonic()
 
     def _start_next(self) -> None:
-        while self._queue and self.in_flight < int(self.limit):
+        while not self._held and self._queue and self.in_flight < int(self.limit):
             waiter = self._queue.popleft()
             if not waiter.is_cancelled():
                 self.in_flight += 1

@@ -9,8 +9,8 @@ from email.utils import formatdate
 
 import pytest
 
-from assay.models.remote.control.errors import CallError, error_from_reply, read_retry_after
-from assay.models.remote.control.retries import RetryPolicy
+from assay.models.remote.errors import CallError, error_from_reply, read_retry_after
+from assay.models.remote.retries import RetryPolicy
 from assay.models.remote.transport.connection import Reply
 
 

@@ -1,1 +1,0 @@
-"""Concurrency limits, rate limits, retries and errors of calls."""

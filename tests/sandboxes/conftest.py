@@ -14,10 +14,24 @@ from pathlib import Path
 import pytest
 
 from assay.core.ports import Sandbox
-from assay.core.programs import Execution, IsolationReport, Program, ResourceLimits, SandboxError
+from assay.core.records.programs import Execution, IsolationReport, Program, ResourceLimits, SandboxError
 from assay.sandboxes import make_sandbox
 
-BOXES = ["bubblewrap", "namespaces", "limits", "limits-other-user"]
+
+def system_python() -> str | None:
+    """An interpreter that other users can run, where ours may be in root's own folder."""
+    found = shutil.which("python3", path="/usr/bin:/usr/local/bin")
+    return found if found and hasattr(os, "geteuid") and os.geteuid() == 0 else None
+
+
+def choose_limits_sandbox() -> str:
+    """Root runs programs as another user, which needs an interpreter that this user can read."""
+    python = system_python()
+    has_other = python is not None and Path(python).resolve() != Path(sys.executable).resolve()
+    return "limits-other-user" if has_other else "limits"
+
+
+BOXES = ["bubblewrap", "namespaces", choose_limits_sandbox()]
 
 
 @dataclass(frozen=True)
@@ -26,6 +40,7 @@ class Box:
 
     sandbox: Sandbox
     isolation: IsolationReport
+    arguments: dict[str, str]
 
     def run(self, source: str, **bounds: float) -> Execution:
         """Run a program; the test's own bound is well past the sandbox's."""
@@ -36,28 +51,20 @@ class Box:
         return asyncio.run(asyncio.wait_for(self.sandbox.execute(program), program.limits.time_s + 20))
 
     def keeps(self, what: str) -> bool:
-        """Whether it claims to isolate something; the tests hold it to that."""
-        assert (what in self.isolation.isolated) != (what in self.isolation.not_isolated)
-        return what in self.isolation.isolated
-
-
-def system_python() -> str | None:
-    """An interpreter that other users can run, where ours may be in root's own folder."""
-    found = shutil.which("python3", path="/usr/bin:/usr/local/bin")
-    return found if found and hasattr(os, "geteuid") and os.geteuid() == 0 else None
+        """Whether it claims to block or limit something; the tests hold it to that."""
+        claimed = {*self.isolation.isolated, *self.isolation.limited}
+        assert (what in claimed) != (what in self.isolation.not_isolated)
+        return what in claimed
 
 
 @cache
 def make_box(name: str) -> Box | str:
-    arguments = {}
+    arguments: dict[str, str] = {}
     if name == "limits-other-user":
-        python = system_python()
-        if python is None or Path(python).resolve() == Path(sys.executable).resolve():
-            return "needs root, and an interpreter of the system"
-        name, arguments = "limits", {"python": python}
+        name, arguments = "limits", {"python": system_python() or sys.executable}
     sandbox = make_sandbox(name, arguments)
     try:
-        return Box(sandbox, asyncio.run(sandbox.inspect()))
+        return Box(sandbox, asyncio.run(sandbox.inspect()), arguments)
     except SandboxError as reason:
         return str(reason)
 

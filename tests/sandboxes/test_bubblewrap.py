@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from assay.core.programs import Program, ResourceLimits, SandboxError
+from assay.core.records.programs import Program, ResourceLimits, SandboxError
 from assay.sandboxes.bubblewrap import BubblewrapSandbox, bubblewrap_command
 
 PROGRAM = Program(source="pass", limits=ResourceLimits(file_bytes=500))

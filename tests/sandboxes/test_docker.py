@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from assay.core.programs import Program, ResourceLimits, SandboxError
+from assay.core.records.programs import Program, ResourceLimits, SandboxError
 from assay.sandboxes.docker import DockerSandbox, docker_command
 
 

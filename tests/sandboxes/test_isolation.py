@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import platform
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from assay.sandboxes import isolation
+from assay.sandboxes.no_namespaces import landlock_version
+from assay.sandboxes.seccomp import build_filters
 
 SOURCE = Path(isolation.__file__).read_text("utf-8")
 
@@ -36,11 +39,14 @@ print(resource.getrlimit(resource.RLIMIT_CPU))
 
 
 @linux
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="the number of x86_64")
-def test_seccomp_filter_denies_the_listed_calls() -> None:
-    code = """
+def test_seccomp_filter_of_the_machine_is_installed() -> None:
+    filters = build_filters(network=False, signals=True)
+    if platform.machine() not in filters:
+        pytest.skip("no filter for this machine")
+    encoded = {machine: base64.b64encode(code).decode() for machine, code in filters.items()}
+    code = f"""
 set_process_option(PR_SET_NO_NEW_PRIVS, 1)
-install_seccomp_filter({"denied_calls": {"x86_64": (0xC000003E, [41])}})
+install_seccomp_filter({{"seccomp": {encoded}}})
 import socket
 try:
     socket.socket()
@@ -51,8 +57,46 @@ print(os.getpid() > 0)
     assert run(code) == "denied\nTrue"
 
 
-def test_seccomp_filter_needs_a_table_for_the_machine() -> None:
-    assert run('install_seccomp_filter({"denied_calls": {}}); print("unchanged")') == "unchanged"
+@linux
+def test_a_machine_without_a_filter_is_refused() -> None:
+    code = """
+try:
+    install_seccomp_filter({"seccomp": {}})
+except IsolationError as error:
+    print(error)
+"""
+    assert run(code) == f"there is no system call filter for {platform.machine()} machines"
+
+
+@linux
+def test_a_refused_filter_is_an_error() -> None:
+    code = """
+try:
+    install_seccomp_filter({"seccomp": {os.uname().machine: ""}})
+except IsolationError as error:
+    print(error)
+"""
+    assert run(code).startswith("seccomp: ")
+
+
+@linux
+@pytest.mark.skipif(not landlock_version(), reason="needs Landlock")
+def test_landlock_leaves_the_given_folders(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "secret").write_text("x")
+    code = f"""
+set_process_option(PR_SET_NO_NEW_PRIVS, 1)
+restrict_files(["/usr"], {str(tmp_path / "open")!r})
+with open({str(tmp_path / "open" / "a")!r}, "w") as file:
+    print(file.write("x"))
+print(len(os.listdir("/usr")) > 0)
+for path, mode in (({str(tmp_path / "secret")!r}, "r"), ({str(tmp_path / "new")!r}, "w"), ("/proc/self/environ", "r")):
+    try:
+        open(path, mode)
+    except PermissionError:
+        print("denied")
+"""
+    assert run(code) == "1\nTrue\ndenied\ndenied\ndenied"
 
 
 def test_errors_of_the_kernel_name_the_call() -> None:

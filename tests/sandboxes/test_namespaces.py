@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from assay.core.programs import Program, SandboxError
+from assay.core.records.programs import Program, SandboxError
 from assay.sandboxes.namespaces import NamespacesSandbox
 
 

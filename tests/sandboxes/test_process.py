@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from typing import Any
 
 import pytest
 
-from assay.core.programs import Program, ResourceLimits, SandboxError
+from assay.core.records.programs import Program, ResourceLimits, SandboxError
+from assay.sandboxes import process
 from assay.sandboxes.process import LaunchRequest, run_launcher
 
 
 def request(source: str, *, pipes: bool = True, limits: ResourceLimits | None = None) -> LaunchRequest:
     """A launcher that runs `source` with the descriptors of its pipes in `status` and `control`."""
-    code = "import json, os, sys\nstatus, control = json.loads(sys.stdin.read())\n" + source
+    code = "import json, os, sys\nstatus, control, _ = json.loads(sys.stdin.read())\n" + source
     return LaunchRequest(
         sandbox="x",
         command=(sys.executable, "-c", code),
@@ -72,6 +74,34 @@ def test_output_above_the_limit_stops_the_launcher() -> None:
     )
     done = asyncio.run(run_launcher(request(source, limits=ResourceLimits(output_bytes=10))))
     assert (done.exit_reason, done.stdout) == ("output", "x" * 10)
+
+
+def test_a_cancelled_start_leaves_no_process_that_holds_the_pipes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first process is killed before it could pass the signal on to its children."""
+    start = process._start
+
+    async def start_with_child(*arguments: Any) -> asyncio.subprocess.Process:
+        started = await start(*arguments)
+        assert started.stdout is not None
+        assert await started.stdout.readline() == b"ready\n"
+        return started
+
+    monkeypatch.setattr(process, "_start", start_with_child)
+    launch = LaunchRequest(
+        sandbox="x",
+        command=("sh", "-c", "sleep 60 & echo ready; wait"),
+        build_spec=lambda descriptors: b"",
+        program=Program(source="pass"),
+    )
+
+    async def cancel() -> None:
+        task = asyncio.create_task(run_launcher(launch))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(task, 20)
+
+    asyncio.run(cancel())
 
 
 @pytest.mark.parametrize(("status", "reason", "code"), [("5", "exited", 5), ("137", "signal", None)])

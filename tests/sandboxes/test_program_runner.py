@@ -7,11 +7,12 @@ import threading
 import time
 
 import pytest
+from tests.working_sandbox import make_runner
 
 from assay.core.errors import AssayError, UnknownName, UnsupportedRequest
 from assay.core.options.run_spec import RunSpec
 from assay.core.program_executor import execute_programs, use_executor
-from assay.core.programs import Execution, IsolationReport, Program, ResourceLimits
+from assay.core.records.programs import Execution, IsolationReport, Program, ResourceLimits
 from assay.sandboxes import SANDBOXES
 from assay.sandboxes.program_runner import ProgramRunner, allow_programs, programs_for_run
 
@@ -94,7 +95,7 @@ def test_a_flag_or_the_published_variable_allows_it(
 
 
 def test_closing_ends_what_is_running() -> None:
-    programs = ProgramRunner("limits")
+    programs = make_runner()
     found: list[BaseException] = []
 
     def wait() -> None:

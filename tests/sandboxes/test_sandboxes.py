@@ -12,7 +12,7 @@ from tests.sandboxes.conftest import Box
 import assay.sandboxes as sandboxes
 from assay.core.errors import InvalidOption, UnknownName
 from assay.core.ports import Sandbox
-from assay.core.programs import Execution, IsolationReport, Program, ResourceLimits, SandboxError
+from assay.core.records.programs import Execution, IsolationReport, Program, ResourceLimits, SandboxError
 from assay.sandboxes import SANDBOXES, STRONGEST_FIRST, choose_sandbox, make_sandbox
 
 # --- a program runs ---------------------------------------------------------------------------------
@@ -80,18 +80,19 @@ def test_a_temporary_folder_that_is_ours_alone_does_not_keep_another_user_out(
 
 def test_what_is_claimed_was_tried(box: Box) -> None:
     assert box.isolation.sandbox == box.sandbox.name
-    assert {"network", "time, memory, output and file size"} <= {*box.isolation.isolated}
+    assert "network" in box.isolation.isolated
+    assert {"time", "memory", "output", "the size of a file"} <= {*box.isolation.limited}
     if box.sandbox.name in ("bubblewrap", "namespaces"):
         assert box.isolation.not_isolated == ()
     else:
-        assert "NOT isolated: " in str(box.isolation)
+        assert "NOT BLOCKED: " in str(box.isolation)
 
 
 # --- which one --------------------------------------------------------------------------------------
 
 
 def test_the_built_in_ones_are_known_and_take_their_arguments() -> None:
-    assert {*STRONGEST_FIRST, "docker"} <= {*SANDBOXES.names()}
+    assert {*STRONGEST_FIRST, "docker", "limits"} <= {*SANDBOXES.names()}
     assert isinstance(make_sandbox("docker", {"image": "mine"}), Sandbox)
     with pytest.raises(InvalidOption, match="invalid arguments for the sandbox"):
         make_sandbox("limits", {"image": "mine"})
@@ -113,16 +114,51 @@ class Fails:
         raise SandboxError("not today")
 
 
+class Open:
+    """Runs everything, and does not block the network."""
+
+    name = "open"
+
+    async def inspect(self) -> IsolationReport:
+        return IsolationReport(sandbox=self.name, isolated=("mounts",), not_isolated=("network",))
+
+    async def execute(self, program: Program) -> Execution:
+        return Execution(exit_reason="exited", exit_code=0)
+
+
+class Closed(Open):
+    """Blocks everything."""
+
+    name = "closed"
+
+    async def inspect(self) -> IsolationReport:
+        return IsolationReport(sandbox=self.name, isolated=("network",))
+
+
 def test_the_strongest_that_works_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    SANDBOXES.add("fails", Fails, replace=True)
-    monkeypatch.setattr(sandboxes, "STRONGEST_FIRST", ("fails", "limits"))
+    for made in (Fails, Open, Closed):
+        SANDBOXES.add(made.name, made, replace=True)
+    monkeypatch.setattr(sandboxes, "STRONGEST_FIRST", ("fails", "open", "closed"))
     chosen, isolation = asyncio.run(choose_sandbox("auto", {}))
-    assert (chosen.name, isolation.sandbox) == ("limits", "limits")
-    with pytest.raises(InvalidOption, match=r"the sandbox `fails` does not work here(.|\n)*not today"):
+    assert (chosen.name, isolation.sandbox) == ("closed", "closed")
+    with pytest.raises(InvalidOption, match="the sandbox `fails` does not work here: not today"):
         asyncio.run(choose_sandbox("fails", {}))
-    monkeypatch.setattr(sandboxes, "STRONGEST_FIRST", ("fails",))
-    with pytest.raises(InvalidOption, match="no sandbox works on this machine"):
-        asyncio.run(choose_sandbox("auto", {}))
+    monkeypatch.setattr(sandboxes, "STRONGEST_FIRST", ("fails", "open"))
+    for i_know in (False, True):  # `auto` does not choose one that blocks less
+        with pytest.raises(InvalidOption, match="no sandbox isolates programs on this machine"):
+            asyncio.run(choose_sandbox("auto", {}, i_know=i_know))
+
+
+def test_a_sandbox_that_does_not_block_everything_must_be_accepted() -> None:
+    SANDBOXES.add("open", Open, replace=True)
+    with pytest.raises(InvalidOption, match=r"does not block or limit: network(.|\n)*--i-know"):
+        asyncio.run(choose_sandbox("open", {}))
+    assert asyncio.run(choose_sandbox("open", {}, i_know=True))[0].name == "open"
+
+
+def test_limits_is_never_chosen_by_auto() -> None:
+    assert "limits" not in STRONGEST_FIRST
+    assert {"bubblewrap", "namespaces"} == {*STRONGEST_FIRST}
 
 
 # --- what is told -----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
 
-from assay.core.programs import Execution, IsolationReport, Program, SandboxError
+from assay.core.records.programs import Execution, IsolationReport, Program, SandboxError
 from assay.sandboxes.inspection import inspect_sandbox
 from assay.sandboxes.launch_spec import (
     build_launch_spec,
@@ -37,7 +37,7 @@ class BubblewrapSandbox:
         return await inspect_sandbox(
             self.name,
             self.execute,
-            isolated=("the number of processes", "the sum of its files"),
+            tool=_read_version(),
             visible=readable_folders(self._python),
         )
 
@@ -51,7 +51,7 @@ class BubblewrapSandbox:
             LaunchRequest(
                 sandbox=self.name,
                 command=(*command, sys.executable, *launcher_arguments()),
-                build_spec=lambda pipes: spec(pipes=pipes),
+                build_spec=lambda descriptors: spec(descriptors=descriptors),
                 program=program,
             )
         )
@@ -90,6 +90,12 @@ def bubblewrap_command(program: Program, python: str, *, root: bool) -> list[str
 def _list_parents(paths: Sequence[str]) -> list[str]:
     """Return the parent folders of these paths."""
     return sorted({str(folder) for path in paths for folder in Path(path).parents} - {"/"})
+
+
+def _read_version() -> str:
+    """Return the name and version of `bwrap`."""
+    done = subprocess.run(["bwrap", "--version"], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "bwrap"
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from functools import partial
 
-from assay.core.programs import Execution, IsolationReport, Program, SandboxError
+from assay.core.records.programs import Execution, IsolationReport, Program, SandboxError
 from assay.sandboxes.inspection import inspect_sandbox
 from assay.sandboxes.launch_spec import build_launch_spec, launcher_arguments
 from assay.sandboxes.process import LaunchRequest, run_launcher
@@ -24,9 +24,7 @@ class DockerSandbox:
     async def inspect(self) -> IsolationReport:
         if shutil.which(self._tool) is None:
             raise SandboxError(f"`{self._tool}` is not installed")
-        return await inspect_sandbox(
-            self.name, self.execute, isolated=("the number of processes", "the sum of its files")
-        )
+        return await inspect_sandbox(self.name, self.execute, tool=f"{self._tool}, {self._image}")
 
     async def execute(self, program: Program) -> Execution:
         spec = partial(build_launch_spec, program, mode="inside", folder="/box", interpreter="python3")
@@ -35,7 +33,7 @@ class DockerSandbox:
             LaunchRequest(
                 sandbox=self.name,
                 command=(*command, "python3", *launcher_arguments()),
-                build_spec=lambda pipes: spec(pipes=pipes),
+                build_spec=lambda descriptors: spec(descriptors=descriptors),
                 program=program,
                 pipes=False,
                 start_s=30.0,

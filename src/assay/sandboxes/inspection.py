@@ -1,77 +1,74 @@
-"""Inspect a sandbox: run a program that tries to escape, and report what is isolated."""
+"""Inspect a sandbox: run programs that try to escape or to exceed their limits, and report what was blocked."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
+import subprocess
 import tempfile
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from assay.core.programs import Execution, IsolationReport, Program, ResourceLimits, SandboxError
+from assay.core.records.programs import Execution, IsolationReport, Program, ResourceLimits, SandboxError
+from assay.sandboxes.launch_spec import link_targets
+from assay.sandboxes.probes import ESCAPES, LIMIT_PROBES, PROBE_PROGRAM
 
 __all__ = ["inspect_sandbox"]
 
-_ESCAPE_PROGRAM = """
-import json, os, socket, sys
-given, found = json.load(sys.stdin), {}
-def attempt(name, work):
-    try:
-        found[name] = work()
-    except BaseException as problem:
-        found[name] = None
-def write():
-    with open(given["file"], "w") as file:
-        file.write("here")
-    return True
-def environment():
-    with open("/proc/%d/environ" % given["pid"], "rb") as file:
-        return len(file.read()) > 0
-def command():
-    with open("/proc/%d/cmdline" % given["pid"], "rb") as file:
-        return given["command"] in file.read().decode("utf-8", "replace")
-attempt("home", lambda: os.listdir(given["home"]))
-attempt("write", write)
-attempt("environment", environment)
-attempt("see", command)
-attempt("signal", lambda: os.kill(given["pid"], 0) is None)
-attempt("network", lambda: socket.create_connection(("127.0.0.1", given["port"]), 2).close() is None)
-print(json.dumps(found))
-"""
-
-_LIMITED = "time, memory, output and file size"
+_VICTIM = ("sleep", "120")
 
 
 async def inspect_sandbox(
     name: str,
     execute: Callable[[Program], Awaitable[Execution]],
     *,
-    isolated: Sequence[str] = (),
+    tool: str = "",
     not_isolated: Sequence[str] = (),
     visible: Sequence[str] = (),
 ) -> IsolationReport:
-    """Run the escape program and report the result.
+    """Run the probe programs and report the result.
 
-    `isolated` and `not_isolated` add what the program cannot test. `visible` are the folders that it may read.
+    `not_isolated` adds what the probes do not test. `visible` are the folders that a program may read.
 
     Raises:
         SandboxError: The sandbox does not work on this machine.
     """
+    blocked = await _find_escapes(name, execute, visible)
+    limits = await _find_exceeded_limits(execute)
+    return IsolationReport(
+        sandbox=name,
+        tool=tool,
+        isolated=tuple(what for what, escaped in blocked.items() if not escaped),
+        limited=tuple(what for what, exceeds in limits.items() if not exceeds),
+        not_isolated=(
+            *(what for what, escaped in blocked.items() if escaped),
+            *(what for what, exceeds in limits.items() if exceeds),
+            *not_isolated,
+        ),
+    )
+
+
+async def _find_escapes(
+    name: str, execute: Callable[[Program], Awaitable[Execution]], visible: Sequence[str]
+) -> dict[str, bool]:
+    """Return for each kind of escape whether the probe program managed it."""
     outside = Path(tempfile.gettempdir()) / f"assay-{uuid.uuid4().hex}"
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    with socket.create_server(("127.0.0.1", 0)) as server, _start_victim() as victim:
         given = {
             "home": str(Path.home()),
-            "pid": os.getpid(),
-            "command": _own_command(),
+            "processes": [(os.getpid(), _read_command()), (victim, "\0".join(_VICTIM))],
             "file": str(outside),
             "port": server.getsockname()[1],
         }
-        bounds = ResourceLimits(time_s=20.0)
         execution = await execute(
-            Program(source=_ESCAPE_PROGRAM, stdin=json.dumps(given).encode(), limits=bounds)
+            Program(
+                source=PROBE_PROGRAM, stdin=json.dumps(given).encode(), limits=ResourceLimits(time_s=20.0)
+            )
         )
     written = outside.exists()
     outside.unlink(missing_ok=True)
@@ -80,22 +77,45 @@ async def inspect_sandbox(
             f"the sandbox `{name}` does not work here: a simple program ended with {execution.exit_reason} "
             f"{execution.exit_code}: {execution.stderr.strip()[-300:]}"
         )
-    found = json.loads(execution.stdout)
-    escapes = {
-        "network": bool(found["network"]),
-        "files of the home folder": _sees_home(found["home"], visible),
-        "writing outside of its folder": written,
-        "other processes": bool(found["signal"] and found["see"] is not False),
-        "the environment of this process": bool(found["environment"] and found["see"]),
-    }
-    return IsolationReport(
-        sandbox=name,
-        isolated=(*(what for what, escaped in escapes.items() if not escaped), *isolated, _LIMITED),
-        not_isolated=(*(what for what, escaped in escapes.items() if escaped), *not_isolated),
-    )
+    found: dict[str, Any] = json.loads(execution.stdout)
+    found["home"] = _sees_home(found["home"], visible)
+    found["write"] = written
+    return {what: any(found[attempt] for attempt in attempts) for what, attempts in ESCAPES.items()}
 
 
-def _own_command() -> str:
+async def _find_exceeded_limits(execute: Callable[[Program], Awaitable[Execution]]) -> dict[str, bool]:
+    """Return for each limit whether a program can exceed it. If one cannot be tested, the others are stopped."""
+    tasks = {limit: asyncio.ensure_future(_exceeds_limit(execute, limit)) for limit in LIMIT_PROBES}
+    try:
+        return {limit: await task for limit, task in tasks.items()}
+    finally:
+        for task in tasks.values():
+            task.cancel()
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+
+async def _exceeds_limit(execute: Callable[[Program], Awaitable[Execution]], limit: str) -> bool:
+    """Return whether a program can exceed a limit."""
+    probe = LIMIT_PROBES[limit]
+    done = await execute(Program(source=probe.source, limits=ResourceLimits(**probe.limits)))
+    if done.exit_reason in probe.exit_reasons:
+        return False
+    words = done.stdout.split()
+    return not words or probe.most is None or int(words[0]) > probe.most
+
+
+@contextmanager
+def _start_victim() -> Iterator[int]:
+    """Start a process of this user for the probe program to attack."""
+    none = subprocess.DEVNULL
+    with subprocess.Popen(_VICTIM, stdin=none, stdout=none, stderr=none) as process:
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def _read_command() -> str:
     """Return our command line, which identifies our process among equal process ids in other namespaces."""
     try:
         return Path("/proc/self/cmdline").read_bytes().decode("utf-8", "replace")
@@ -105,9 +125,17 @@ def _own_command() -> str:
 
 def _sees_home(listed: Any, visible: Sequence[str]) -> bool:
     """Return whether the program sees more of the home folder than the path to the interpreter."""
-    if not listed:
+    if listed is None:
         return False
     home = Path.home()
+    try:
+        real = {path.name for path in home.iterdir()}
+    except OSError:
+        real = set()
+    if not real:
+        return not listed
     below = [Path(path) for path in visible if Path(path).is_relative_to(home) and Path(path) != home]
     expected = {path.relative_to(home).parts[0] for path in below}
-    return bool(set(listed) - expected)
+    if home == Path("/"):
+        expected |= {"box", "dev", "etc", "proc", "tmp", *(link.strip("/") for link in link_targets())}
+    return bool(real.intersection(listed) - expected)

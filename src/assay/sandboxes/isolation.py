@@ -1,12 +1,12 @@
-"""Isolate the current process: namespaces, a new root file system, another user, resource limits, a seccomp filter.
+"""Isolate the current process: namespaces, a new root file system, another user, resource limits, Landlock, seccomp.
 
 Never imported: like the launcher, its source runs in a new interpreter. Uses the standard library only.
 """
 
 from __future__ import annotations
 
+import base64
 import ctypes
-import errno
 import os
 import resource
 import struct
@@ -18,7 +18,8 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 
 MNT_DETACH = 2
 NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = 1 << 17, 1 << 26, 1 << 27, 1 << 28, 1 << 29, 1 << 30
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP = 1, 4, 22
-PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 24, 36, 38
+PR_CAPBSET_READ, PR_CAPBSET_DROP, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 23, 24, 36, 38
+LANDLOCK_CREATE, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT = 444, 445, 446
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -34,9 +35,18 @@ def check_result(what: str, result: int) -> int:
 
 
 def set_process_option(option: int, argument: int) -> None:
-    """Call prctl(2) on Linux. Errors are ignored."""
+    """Call prctl(2) on Linux."""
     if LINUX:
-        LIBC.prctl(option, ctypes.c_ulong(argument), 0, 0, 0)
+        check_result(f"prctl {option}", LIBC.prctl(option, ctypes.c_ulong(argument), 0, 0, 0))
+
+
+def drop_capabilities() -> None:
+    """Remove all capabilities from the bounding set, so that no later program can have them."""
+    number = 0
+    while LINUX and LIBC.prctl(PR_CAPBSET_READ, ctypes.c_ulong(number), 0, 0, 0) >= 0:
+        if LIBC.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(number), 0, 0, 0) < 0:
+            return  # only root can, and only root needs it
+        number += 1
 
 
 # --- namespaces ---------------------------------------------------------------------------------------------------
@@ -60,6 +70,7 @@ def enter_namespaces(spec: dict[str, Any]) -> None:
     ):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
+    set_process_option(PR_SET_DUMPABLE, 0)
 
 
 def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
@@ -196,20 +207,41 @@ def set_resource_limits(bounds: dict[str, Any]) -> None:
                 raise
 
 
+def restrict_files(readable: list[str], writable: str) -> None:
+    """Deny all files except some with Landlock, and signals and other ways to reach processes that are not descendants."""
+    version = LIBC.syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint(1))
+    check_result("landlock", version)
+    known = (1 << (13, 14, 15, 15, 16)[min(version, 5) - 1]) - 1  # all file operations of this version
+    wanted = struct.pack("QQQ", known, 3, 3)[: 8 if version < 4 else 16 if version < 6 else 24]
+    rules = LIBC.syscall(LANDLOCK_CREATE, wanted, ctypes.c_size_t(len(wanted)), ctypes.c_uint(0))
+    check_result("landlock", rules)
+    read, write_file, of_files = 0b1101, 0b110, 0b1100_0000_0000_0111
+    for path in readable:
+        add_path_rule(rules, path, read if os.path.isdir(path) else read & of_files)
+    for name in ("null", "zero", "full", "random", "urandom"):
+        add_path_rule(rules, f"/dev/{name}", write_file)
+    add_path_rule(rules, writable, known)
+    check_result("landlock", LIBC.syscall(LANDLOCK_RESTRICT, rules, ctypes.c_uint(0)))
+    os.close(rules)
+
+
+def add_path_rule(rules: int, path: str, allowed: int) -> None:
+    """Allow operations on a file, or on everything in a folder."""
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    rule = struct.pack("=Qi", allowed, descriptor)
+    check_result(f"landlock {path}", LIBC.syscall(LANDLOCK_ADD_RULE, rules, 1, rule, ctypes.c_uint(0)))
+    os.close(descriptor)
+
+
 def install_seccomp_filter(spec: dict[str, Any]) -> None:
-    """Install a seccomp filter that denies the system calls in `denied_calls`."""
-    table = spec["denied_calls"].get(os.uname().machine)
-    if not LINUX or table is None:
+    """Install the seccomp filter for this machine. Linux machines without a filter are not supported."""
+    if not LINUX:
         return
-    architecture, numbers = table
-    steps = [(0x20, 0, 0, 4), (0x15, 1, 0, architecture), (0x06, 0, 0, 0x80000000), (0x20, 0, 0, 0)]
-    if os.uname().machine == "x86_64":  # deny the x32 numbers of the same calls
-        steps += [(0x35, 0, 1, 0x40000000), (0x06, 0, 0, 0x00050000 | errno.EPERM)]
-    for number in numbers:
-        steps += [(0x15, 0, 1, number), (0x06, 0, 0, 0x00050000 | errno.EPERM)]
-    steps.append((0x06, 0, 0, 0x7FFF0000))
-    code = b"".join(struct.pack("HBBI", *step) for step in steps)
-    mount_flags = ctypes.create_string_buffer(code)
-    program = struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(mount_flags))
-    filled = ctypes.create_string_buffer(program)
-    LIBC.prctl(PR_SET_SECCOMP, ctypes.c_ulong(2), ctypes.c_void_p(ctypes.addressof(filled)), 0, 0)
+    machine = os.uname().machine
+    if machine not in spec["seccomp"]:
+        raise IsolationError(f"there is no system call filter for {machine} machines")
+    code = base64.b64decode(spec["seccomp"][machine])
+    kept = ctypes.create_string_buffer(code)
+    program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(code) // 8, ctypes.addressof(kept)))
+    pointer = ctypes.c_void_p(ctypes.addressof(program))
+    check_result("seccomp", LIBC.prctl(PR_SET_SECCOMP, ctypes.c_ulong(2), pointer, 0, 0))

@@ -1,4 +1,4 @@
-"""The launch specification: readable folders, denied system calls, user and limits of a sandboxed program."""
+"""The launch specification: readable folders, allowed system calls, user and limits of a sandboxed program."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import sys
 import sysconfig
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from assay.core.programs import Program
+from assay.core.records.programs import Program
+from assay.sandboxes.seccomp import build_filters
 
 __all__ = [
+    "Descriptors",
     "build_launch_spec",
     "interpreter_folders",
     "is_readable_by_all",
@@ -26,21 +28,21 @@ __all__ = [
 
 _SOURCES = [Path(__file__).with_name(name) for name in ("isolation.py", "launcher.py")]
 _BOOTSTRAP = "import sys\nfor text in sys.argv[1:]: exec(compile(text, 'launcher', 'exec'))"
-_DENIED_CALLS = {  # other processes or the kernel
-    "x86_64": (0xC000003E, [101, 155, 165, 166, 175, 246, 248, 249, 250, 272, 298, 304, 308, 310, 311, 313, 321, 323, 425, 438]),
-    "aarch64": (0xC00000B7, [39, 40, 41, 97, 104, 105, 117, 217, 218, 219, 241, 265, 268, 270, 271, 273, 280, 282, 425, 438]),
-}  # fmt: skip
-"""The seccomp architecture and the numbers of: ptrace, pivot_root, mount, umount2, init_module,
-kexec_load, add_key, request_key, keyctl, unshare, perf_event_open, open_by_handle_at, setns, process_vm_readv and
--writev, finit_module, bpf, userfaultfd, io_uring_setup, pidfd_getfd."""
-
-_SOCKET_CALLS = {"x86_64": [41], "aarch64": [198]}
-_SIGNAL_CALLS = {"x86_64": [62, 129, 200, 234, 297, 424], "aarch64": [129, 130, 131, 138, 240, 424]}
-"""kill, rt_sigqueueinfo, tkill, tgkill, rt_tgsigqueueinfo, pidfd_send_signal: denied if the program runs as our user,
-because it could kill our processes."""
-
 _FIRST_UNUSED_USER = 1_879_048_192
 """The first of the user ids that no distribution assigns."""
+
+
+class Descriptors(NamedTuple):
+    """The file descriptors that a launcher inherits; -1 for those it does not have."""
+
+    status: int = -1
+    """Where it writes its reports."""
+
+    control: int = -1
+    """Closed to stop it."""
+
+    cgroup: int = -1
+    """`cgroup.procs` of the program's cgroup."""
 
 
 @cache
@@ -101,19 +103,19 @@ def link_targets() -> dict[str, str]:
 
 
 def build_launch_spec(
-    program: Program, *, mode: str, folder: str, pipes: tuple[int, int], **more: Any
+    program: Program, *, mode: str, folder: str, descriptors: Descriptors, **more: Any
 ) -> bytes:
     """Build the launch specification as JSON. `more` overrides the defaults."""
     bounds = program.limits
     limits = {name: getattr(bounds, name) for name in bounds.__slots__}
     limits["processes"] += more.pop("shared_tasks", 0)  # the kernel counts the existing processes of the user
     interpreter = more.pop("interpreter", sys.executable)
+    signals = more.pop("signals", True)
     executable, *rest = program.command
     spec: dict[str, Any] = {
         "mode": mode,
         "folder": folder,
-        "status": pipes[0],
-        "control": pipes[1],
+        **descriptors._asdict(),
         "command": [interpreter if executable == "python" else executable, *rest],
         "environment": _build_environment(folder),
         "files": {
@@ -121,9 +123,11 @@ def build_launch_spec(
         },
         "stdin": base64.b64encode(program.stdin).decode(),
         "bounds": limits,
-        "denied_calls": _list_denied_calls(
-            network=mode == "limits", signals=mode == "limits" and more.get("uid") is None
-        ),
+        "seccomp": {
+            machine: base64.b64encode(code).decode()
+            for machine, code in build_filters(network=mode != "limits", signals=signals).items()
+        },
+        "landlock": False,
         "readable": [],
         "links": {},
         "uid": None,
@@ -139,17 +143,3 @@ def _build_environment(folder: str) -> dict[str, str]:
     threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     path = f"{Path(sys.executable).parent}:{os.defpath}"
     return {"PATH": path, "HOME": folder, "TMPDIR": folder, "LANG": "C.UTF-8", **dict.fromkeys(threads, "1")}
-
-
-def _list_denied_calls(*, network: bool, signals: bool) -> dict[str, tuple[int, list[int]]]:
-    return {
-        machine: (
-            architecture,
-            [
-                *numbers,
-                *(_SOCKET_CALLS[machine] if network else ()),
-                *(_SIGNAL_CALLS[machine] if signals else ()),
-            ],
-        )
-        for machine, (architecture, numbers) in _DENIED_CALLS.items()
-    }

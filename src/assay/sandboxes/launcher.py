@@ -13,7 +13,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import resource
 import signal
 import sys
 import time
@@ -21,18 +20,22 @@ import warnings  # noqa: F401 - os.execvpe imports it when the program's user ma
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:  # defined in the new interpreter already
+    from collections.abc import Iterable
+
     from assay.sandboxes.isolation import (
         LINUX,
-        PR_CAPBSET_DROP,
         PR_SET_CHILD_SUBREAPER,
+        PR_SET_DUMPABLE,
         PR_SET_NO_NEW_PRIVS,
         PR_SET_PDEATHSIG,
         IsolationError,
+        drop_capabilities,
         drop_privileges,
         enable_loopback,
         enter_namespaces,
         enter_new_root,
         install_seccomp_filter,
+        restrict_files,
         set_process_option,
         set_resource_limits,
     )
@@ -55,16 +58,24 @@ def write_files(files: dict[str, str]) -> None:
             file.write(base64.b64decode(content))
 
 
+def join_cgroup(spec: dict[str, Any]) -> None:
+    """Join the cgroup of the program. Where the kernel does not allow it, the launcher measures the memory."""
+    if spec["cgroup"] >= 0:
+        try:
+            os.write(spec["cgroup"], b"0")
+        except OSError:
+            pass
+
+
 def exec_program(spec: dict[str, Any]) -> NoReturn:
     """Replace this process with the program. Report errors before that on the status pipe."""
     try:
         os.setsid()
+        join_cgroup(spec)
+        drop_capabilities()
         drop_privileges(spec)
-        if (
-            os.geteuid() == 0 and LINUX
-        ):  # only root can read the interpreter: at least drop root's capabilities
-            for number in range(64):
-                set_process_option(PR_CAPBSET_DROP, number)
+        if os.geteuid() == 0:
+            raise IsolationError("the program would run as root")
         set_process_option(PR_SET_NO_NEW_PRIVS, 1)
         write_files(spec["files"])
         write_files({".stdin": spec["stdin"]})
@@ -75,6 +86,8 @@ def exec_program(spec: dict[str, Any]) -> NoReturn:
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         set_process_option(PR_SET_PDEATHSIG, signal.SIGKILL)
         set_resource_limits(spec["bounds"])
+        if spec["landlock"]:
+            restrict_files(spec["readable"], spec["folder"])
         install_seccomp_filter(spec)
         os.execvpe(spec["command"][0], spec["command"], spec["environment"])
     except (IsolationError, OSError, ValueError) as problem:
@@ -157,29 +170,33 @@ def list_processes(all_in_namespace: bool) -> list[int]:
 
 def measure_memory(numbers: list[int], max_bytes: int) -> int:
     """Return the memory in use by all processes. Reads shared pages exactly only if the rough sum exceeds the limit."""
-    rough = {number: read_private_memory(number) for number in numbers}
+    rough = {number: read_memory(number) for number in numbers}
     if sum(rough.values()) <= max_bytes or len(numbers) == 1:
         return sum(rough.values())
     return sum(read_proportional_memory(number, otherwise) for number, otherwise in rough.items())
 
 
-def read_private_memory(number: int) -> int:
-    """Return the anonymous memory of a process. Pages shared with a forked process count in full."""
+def read_memory(number: int) -> int:
+    """Return the memory of a process that no file backs. Pages shared with another process count in full."""
     try:
-        with open(f"/proc/{number}/statm") as file:
-            words = file.read().split()
-        return (int(words[1]) - int(words[2])) * resource.getpagesize()
-    except (OSError, IndexError, ValueError):
+        with open(f"/proc/{number}/status") as file:
+            return sum_fields(file, ("RssAnon:", "RssShmem:", "VmSwap:", "VmPTE:"))
+    except OSError:
         return 0
 
 
 def read_proportional_memory(number: int, otherwise: int) -> int:
-    """Return the proportional memory of a process, in which shared pages count in part."""
+    """Return the same memory of a process, in which shared pages count in part."""
     try:
         with open(f"/proc/{number}/smaps_rollup") as file:
-            return next(int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:"))
-    except (OSError, StopIteration):
+            return sum_fields(file, ("Pss_Anon:", "Pss_Shmem:", "SwapPss:"))
+    except OSError:
         return otherwise
+
+
+def sum_fields(lines: Iterable[str], names: tuple[str, ...]) -> int:
+    """Return the sum of some fields in kB, as bytes."""
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(names))
 
 
 def kill_all(spec: dict[str, Any], child: int) -> None:
@@ -236,8 +253,9 @@ def supervise(spec: dict[str, Any], all_in_namespace: bool) -> dict[str, Any]:
 
 def run_init(spec: dict[str, Any]) -> NoReturn:
     """Run process 1 of the namespaces. When it exits, the kernel kills all other processes in them."""
-    set_process_option(PR_SET_PDEATHSIG, signal.SIGKILL)
     try:
+        set_process_option(PR_SET_PDEATHSIG, signal.SIGKILL)
+        set_process_option(PR_SET_DUMPABLE, 0)
         enter_new_root(spec)
         enable_loopback()
         report(spec, supervise(spec, all_in_namespace=True))
@@ -250,13 +268,16 @@ def main() -> None:
     """Read the launch specification and run it."""
     spec = json.loads(sys.stdin.buffer.read())
     spec["stop"] = []
-    for name in ("status", "control"):
+    for name in ("status", "control", "cgroup"):
         if spec[name] >= 0:
             os.set_inheritable(spec[name], False)
             os.set_blocking(spec[name], False)
     signal.signal(signal.SIGTERM, lambda *_: spec["stop"].append(True))
-    set_process_option(PR_SET_PDEATHSIG, signal.SIGTERM)
     try:
+        set_process_option(PR_SET_PDEATHSIG, signal.SIGTERM)
+        set_process_option(
+            PR_SET_DUMPABLE, 0
+        )  # a program with our user must not change the memory of the launcher
         if spec["mode"] == "namespaces":
             enter_namespaces(spec)
             signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD, signal.SIGTERM])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from functools import partial
 
-from assay.core.programs import Execution, IsolationReport, Program, SandboxError
+from assay.core.records.programs import Execution, IsolationReport, Program, SandboxError
 from assay.sandboxes.inspection import inspect_sandbox
 from assay.sandboxes.launch_spec import (
     build_launch_spec,
@@ -34,7 +35,7 @@ class NamespacesSandbox:
         return await inspect_sandbox(
             self.name,
             self.execute,
-            isolated=("the number of processes", "the sum of its files"),
+            tool=f"Linux {os.uname().release.split('-')[0]}",
             visible=readable_folders(self._python),
         )
 
@@ -54,7 +55,7 @@ class NamespacesSandbox:
             LaunchRequest(
                 sandbox=self.name,
                 command=(sys.executable, *launcher_arguments()),
-                build_spec=lambda pipes: spec(pipes=pipes),
+                build_spec=lambda descriptors: spec(descriptors=descriptors),
                 program=program,
             )
         )

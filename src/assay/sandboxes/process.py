@@ -12,7 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from assay.core.programs import Execution, ExitReason, Program, SandboxError
+from assay.core.records.programs import Execution, ExitReason, Program, SandboxError
+from assay.sandboxes.cgroups import Cgroup, create_cgroup
+from assay.sandboxes.launch_spec import Descriptors
 
 __all__ = ["LaunchRequest", "run_launcher"]
 
@@ -26,8 +28,8 @@ class LaunchRequest:
 
     sandbox: str
     command: Sequence[str]
-    build_spec: Callable[[tuple[int, int]], bytes]
-    """Builds the launch specification from the descriptors of the status and control pipes."""
+    build_spec: Callable[[Descriptors], bytes]
+    """Builds the launch specification from the descriptors that the launcher inherits."""
 
     program: Program
     pipes: bool = True
@@ -56,15 +58,16 @@ class _Reader:
 
 
 class _Pipes:
-    """The status pipe and the control pipe of a launcher. Descriptors are -1 without pipes."""
+    """The status pipe, the control pipe and the cgroup of a launcher. Descriptors are -1 without pipes."""
 
-    def __init__(self, wanted: bool) -> None:
-        self.status, self.status_writer = os.pipe() if wanted else (-1, -1)
-        self.control, self.control_writer = os.pipe() if wanted else (-1, -1)
+    def __init__(self, request: LaunchRequest) -> None:
+        self.status, self.status_writer = os.pipe() if request.pipes else (-1, -1)
+        self.control, self.control_writer = os.pipe() if request.pipes else (-1, -1)
+        self.cgroup: Cgroup | None = create_cgroup(request.program.limits) if request.pipes else None
 
     @property
-    def launcher_ends(self) -> tuple[int, int]:
-        return self.status_writer, self.control
+    def launcher_ends(self) -> Descriptors:
+        return Descriptors(self.status_writer, self.control, self.cgroup.procs if self.cgroup else -1)
 
     def close_launcher_ends(self) -> None:
         self._close("status_writer", "control")
@@ -80,12 +83,17 @@ class _Pipes:
         os.set_blocking(self.status, False)
         try:
             lines = os.read(self.status, 1 << 16).splitlines()
-            return {key: value for line in lines for key, value in json.loads(line).items()}
+            report = {key: value for line in lines for key, value in json.loads(line).items()}
         except (OSError, ValueError):
             return {}
+        if "signal" in report and self.cgroup is not None and self.cgroup.ran_out_of_memory:
+            return {"ended": "memory"}
+        return report
 
     def close(self) -> None:
         self._close("status", "status_writer", "control", "control_writer")
+        if self.cgroup is not None:
+            self.cgroup.remove()
 
     def _close(self, *names: str) -> None:
         for name in names:
@@ -101,7 +109,7 @@ async def run_launcher(request: LaunchRequest) -> Execution:
     Raises:
         SandboxError: The program did not start.
     """
-    pipes = _Pipes(request.pipes)
+    pipes = _Pipes(request)
     try:
         return await _run(request, pipes)
     except OSError as problem:
@@ -150,7 +158,10 @@ async def _start_shielded(request: LaunchRequest, pipes: _Pipes) -> asyncio.subp
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
         process = await starting
-        process.kill()
+        assert process.stdin is not None
+        process.stdin.close()
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)  # its children too: they hold the same pipes
         await process.communicate()
         raise
 

@@ -17,7 +17,7 @@ from assay.core.errors import UnsupportedRequest
 from assay.core.options.run_spec import RunSpec
 from assay.core.ports import Sandbox
 from assay.core.program_executor import use_executor
-from assay.core.programs import Execution, IsolationReport, Program
+from assay.core.records.programs import Execution, IsolationReport, Program
 from assay.sandboxes import choose_sandbox
 
 __all__ = ["ProgramRunner", "allow_programs", "count_usable_cores", "programs_for_run"]
@@ -27,9 +27,14 @@ class ProgramRunner:
     """Runs the programs of one run. Starts nothing before the first program."""
 
     def __init__(
-        self, sandbox: str = "auto", arguments: Mapping[str, Any] | None = None, *, max_concurrent: int = 0
+        self,
+        sandbox: str = "auto",
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        i_know: bool = False,
+        max_concurrent: int = 0,
     ) -> None:
-        self._sandbox_name, self._arguments = sandbox, dict(arguments or {})
+        self._sandbox_name, self._arguments, self._i_know = sandbox, dict(arguments or {}), i_know
         self._max_concurrent = max_concurrent or count_usable_cores()
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -107,7 +112,9 @@ class ProgramRunner:
         if self._selected is None:
             assert self._slots is not None
             async with self._slots:  # a concurrent call finds the selected sandbox
-                self._selected = self._selected or await choose_sandbox(self._sandbox_name, self._arguments)
+                self._selected = self._selected or await choose_sandbox(
+                    self._sandbox_name, self._arguments, i_know=self._i_know
+                )
         return self._selected
 
     def _submit(self, work: Any) -> Future[Any]:
@@ -160,15 +167,15 @@ def programs_for_run(programs: ProgramRunner, spec: RunSpec) -> Iterator[None]:
 
 
 @contextmanager
-def allow_programs(sandbox: str = "auto", **arguments: Any) -> Iterator[ProgramRunner]:
-    """Allow metrics to execute programs outside a run.
+def allow_programs(
+    sandbox: str = "auto", *, i_know: bool = False, **arguments: Any
+) -> Iterator[ProgramRunner]:
+    """Allow metrics to execute programs outside a run. `i_know` accepts a sandbox that does not block everything.
 
-    >>> from assay.scoring.hf_evaluate import load_metric
-    >>> with allow_programs("limits"):
-    ...     load_metric("code_eval").compute(predictions=[["x = 1"]], references=["assert x"], k=[1])[0]
-    {'pass@1': 1.0}
+    with allow_programs():
+        load_metric("code_eval").compute(predictions=[["x = 1"]], references=["assert x"], k=[1])
     """
-    programs = ProgramRunner(sandbox, arguments)
+    programs = ProgramRunner(sandbox, arguments, i_know=i_know)
     try:
         with use_executor(programs):
             yield programs

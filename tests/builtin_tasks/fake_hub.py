@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 import assay
-from assay.core.requests import Request
+from assay.core.records.requests import Request
 from assay.testing import ScriptedModel
 
 FOLDER = Path(assay.__file__ or "").parent / "builtin_tasks"

@@ -17,8 +17,8 @@ from PIL import Image
 from tools.oracle.comparison import find_difference
 from tools.oracle.corpus import read_records
 
-from assay.core.messages import Media, Text
-from assay.core.requests import Generate
+from assay.core.records.messages import Media, Text
+from assay.core.records.requests import Generate
 from assay.scoring.scorer import Scorer
 from assay.stats.aggregations import aggregate
 from assay.tasks.files.index import TaskIndex, builtin_root

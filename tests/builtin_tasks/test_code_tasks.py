@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from tests.builtin_tasks.fake_hub import put_configs
+from tests.working_sandbox import working_sandbox
 
 import assay
-from assay.core.requests import Request
+from assay.core.records.requests import Request
 from assay.testing import ScriptedModel
 
 HUMANEVAL = [
@@ -51,6 +52,7 @@ def run(answers: Any, task: str, hub: Path, tmp_path: Path) -> tuple[dict[str, A
         output_path=str(tmp_path / "runs"),
         confirm_run_unsafe_code=True,
         no_cache=True,
+        **working_sandbox(),
     )
     return done.results[task], model.asked
 

@@ -11,8 +11,8 @@ from tests.builtin_tasks.fake_hub import FOLDER, put_configs
 from tests.builtin_tasks.recorded_lm import builtin_index, replayed_group
 
 import assay
-from assay.core.requests import Likelihood, Request
-from assay.core.responses import LogProbability
+from assay.core.records.requests import Likelihood, Request
+from assay.core.records.responses import LogProbability
 from assay.tasks.files.selection import select_tasks
 from assay.testing import ScriptedModel
 

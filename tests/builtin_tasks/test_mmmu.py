@@ -10,7 +10,7 @@ import pytest
 from tests.builtin_tasks.fake_hub import columns, helper, picture, put_dataset, run_task
 from tests.builtin_tasks.recorded import Recorded, known_to
 
-from assay.core.messages import Image, Text
+from assay.core.records.messages import Image, Text
 
 mmmu = helper("mmmu")
 scoring = helper("mmmu", "scoring")

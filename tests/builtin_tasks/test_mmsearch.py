@@ -13,8 +13,8 @@ import pytest
 from tests.builtin_tasks.fake_hub import FOLDER, columns, helper, picture, pictures, put_dataset, run_task
 
 from assay.core.errors import AssayError
-from assay.core.messages import Image
-from assay.core.requests import Request
+from assay.core.records.messages import Image
+from assay.core.records.requests import Request
 from assay.tasks.data.rows import Rows
 from assay.tasks.files.task_loader import load_task
 from assay.tasks.task import RenderingOptions, Task

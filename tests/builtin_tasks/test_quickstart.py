@@ -55,7 +55,7 @@ def test_the_group_names_every_task() -> None:
 def test_a_task_has_a_version_a_comment_and_enough_documents(path: Path) -> None:
     config = read(path)
     assert path.read_text("utf-8").startswith("# ")
-    assert config["metadata"] == {"version": 1.0}
+    assert config["metadata"]["version"] == 1.0
     assert config["task"] == f"quickstart_{path.stem}"
     assert 40 <= len(rows(config)) <= 100
 

@@ -8,8 +8,8 @@ import pytest
 from tests.builtin_tasks.fake_hub import columns, helper, picture, put_dataset, run_task
 
 import assay
-from assay.core.requests import Likelihood, Request
-from assay.core.responses import LogProbability
+from assay.core.records.requests import Likelihood, Request
+from assay.core.records.responses import LogProbability
 
 seedbench = helper("seedbench")
 

@@ -11,8 +11,8 @@ from tests.builtin_tasks.fake_hub import helper
 from tests.builtin_tasks.small_documents import GSM8K, TRUTHFULQA, lay_out
 
 import assay
-from assay.core.requests import Generate, Likelihood, Request
-from assay.core.responses import LogProbability
+from assay.core.records.requests import Generate, Likelihood, Request
+from assay.core.records.responses import LogProbability
 from assay.testing import ScriptedModel
 
 CHOICES = "arc_easy arc_challenge hellaswag winogrande piqa boolq openbookqa sciq truthfulqa_mc1".split()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay.core.errors import ErrorGroup, TaskError, UnknownName
-from assay.core.specs import FilterStep, PipelineSpec
+from assay.core.records.specs import FilterStep, PipelineSpec
 from assay.scoring.filters import FILTERS
 from assay.scoring.filters.extraction import Regex
 from assay.scoring.filters.transformation import strip_thinking

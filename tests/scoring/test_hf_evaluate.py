@@ -9,15 +9,22 @@ from typing import Any
 
 import numpy
 import pytest
+from tests.working_sandbox import working_sandbox
 
 from assay.core.errors import ErrorGroup, MissingPackage, UnsupportedRequest
-from assay.core.specs import MetricSpec, TaskSpec
+from assay.core.records.specs import MetricSpec, TaskSpec
 from assay.sandboxes.program_runner import allow_programs
 from assay.scoring.hf_evaluate import LOCAL_METRICS, LoadedMetric, load_metric
 from assay.scoring.hf_evaluate.bleu import tokenize_13a
 from assay.scoring.hf_evaluate.code_eval import pass_at_k, run_candidates
 from assay.scoring.hf_evaluate.squad import compute_f1, match_exactly, normalize_answer, tokenize_answer
 from assay.scoring.scorer import Scorer
+
+
+def allow_any_sandbox() -> Any:
+    chosen = working_sandbox()
+    return allow_programs(chosen["sandbox"], i_know=True, **chosen["sandbox_args"])
+
 
 PUBLISHED: list[tuple[str, dict[str, Any], Any]] = [
     (
@@ -305,7 +312,7 @@ def test_unanswerable_questions_and_the_best_threshold() -> None:
 
 
 def test_pass_at_k_published() -> None:
-    with allow_programs("limits"):
+    with allow_any_sandbox():
         scores, results = load_metric("code_eval").compute(
             references=["assert add(2,3)==5"],
             predictions=[["def add(a,b): return a*b", "def add(a, b): return a+b"]],
@@ -346,7 +353,7 @@ def test_pass_at_k_is_the_published_product(total: int, right: int, k: int) -> N
 )
 def test_a_candidate_ends(program: str, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_API_KEY", "secret")
-    with allow_programs("limits"):
+    with allow_any_sandbox():
         assert run_candidates([program])[0].startswith(ending)
 
 
@@ -356,7 +363,7 @@ def test_a_candidate_that_never_ends_is_ended() -> None:
         "while True: pass",
         "import signal, time\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\ntime.sleep(60)",
     )
-    with allow_programs("limits"):
+    with allow_any_sandbox():
         assert run_candidates([sleeping, busy], timeout_s=0.2) == ["timed out", "timed out"]
         assert run_candidates([deaf], timeout_s=0.2) == ["timed out"]
 

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from assay.core.errors import AssayError
-from assay.core.specs import FilterStep, PipelineSpec
+from assay.core.records.specs import FilterStep, PipelineSpec
 from assay.scoring.filters import FILTERS
 from assay.scoring.pipelines import Pipeline, build_pipeline
 
@@ -32,7 +32,12 @@ STEPS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     ],
     "vote": [("majority_vote", {})],
     "first two, then vote": [("take_first_k", {"k": 2}), ("majority_vote", {})],
-    "case and space": [("lowercase", {}), ("uppercase", {}), ("remove_whitespace", {})],
+    "case and space": [
+        ("lowercase", {}),
+        ("uppercase", {}),
+        ("remove_whitespace", {}),
+        ("remove_leading_space", {}),
+    ],
     "map": [("map", {"mapping_dict": {"A": 1, "\x00": None}, "default_value": "?"})],
     "letters": [("letter", {})],
     "thinking": [("strip_thinking", {})],

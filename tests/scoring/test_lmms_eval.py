@@ -8,7 +8,7 @@ import pytest
 
 from assay.core.dialects import Dialect
 from assay.core.errors import ErrorGroup, TaskError
-from assay.core.specs import FilterStep, MetricSpec, PipelineSpec, TaskSpec
+from assay.core.records.specs import FilterStep, MetricSpec, PipelineSpec, TaskSpec
 from assay.scoring.lmms_eval import resolve_reasoning_tags
 from assay.scoring.scorer import Scorer
 
@@ -102,3 +102,15 @@ def test_helpers_get_losses() -> None:
 def test_only_listed_metrics_are_reported() -> None:
     assert not Scorer.from_spec(spec()).is_reported("other")
     assert Scorer.from_spec(spec(dialect="lm_eval")).is_reported("other")
+
+
+def test_corpus_metrics_get_lists_of_references_and_answers() -> None:
+    scorer = Scorer.from_spec(spec(metrics=(MetricSpec(metric="bleu"),)))
+    assert scorer.judge(fields={}, answers=["b "], target="a", choices=None) == {"bleu": [["a"], ["b"]]}
+
+
+def test_an_aggregation_of_a_metric_that_is_never_returned_may_be_unknown() -> None:
+    metrics = (*EXACT, MetricSpec(metric="never", aggregation="mean_last30"))
+    Scorer.from_spec(spec(metrics=metrics, process_results=lambda doc, results: {"exact_match": 1.0}))
+    with pytest.raises(ErrorGroup, match="mean_last30"):
+        Scorer.from_spec(spec(metrics=(MetricSpec(metric="exact_match", aggregation="mean_last30"),)))

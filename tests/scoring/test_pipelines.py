@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay.core.specs import FilterStep, PipelineSpec
+from assay.core.records.specs import FilterStep, PipelineSpec
 from assay.scoring.pipelines import build_pipeline
 
 
@@ -33,3 +33,17 @@ def test_an_answer_that_was_not_found_is_told_from_a_wrong_one(
     found, missed = pipeline.extract(responses, [{}] * len(responses))
     assert (found, missed) == (answers, nothing)
     assert all(type(answer) in (str, list) for answer in found)
+
+
+@pytest.mark.parametrize(("last", "expected"), [(False, "42"), (True, "7")])
+def test_reasoning_is_removed_before_or_after_the_filters(last: bool, expected: str) -> None:
+    spec = PipelineSpec(
+        name="number",
+        steps=(
+            FilterStep(function="regex", arguments={"regex_pattern": r"(\d+)"}),
+            FilterStep(function="take_first"),
+        ),
+    )
+    tags = (("<think>", "</think>"),)
+    pipeline = build_pipeline(spec, reasoning_tags=tags, removes_reasoning_last=last)
+    assert pipeline.apply([["<think>maybe 7</think>42"]], [{}]) == [expected]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from assay.core.errors import ErrorGroup
-from assay.core.specs import FilterStep, MetricSpec, PipelineSpec, TaskSpec
-from assay.core.verdicts import Evidence, Score
+from assay.core.records.specs import FilterStep, MetricSpec, PipelineSpec, TaskSpec
+from assay.core.records.verdicts import Evidence, Score
 from assay.scoring.scorer import MetricReport, Scorer
 
 RECORDED: list[dict[str, Any]] = json.loads(

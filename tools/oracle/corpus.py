@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CorpusError", "detect_harness", "read_records", "write_records"]
+__all__ = ["CorpusError", "detect_harness", "read_lines", "read_records", "write_records"]
 
 _COMPRESSION_LEVEL = 19
 
@@ -21,23 +21,30 @@ class CorpusError(Exception):
 
 
 def detect_harness(folder: Path) -> str:
-    """Return the harness a corpus was recorded from: `lm_eval` or `lmms_eval`."""
+    """Return the harness a corpus was recorded from: `lm_eval`, `lmms_eval` or `bfcl`."""
+    if folder.is_file() or any(folder.glob("verdicts*.jsonl*")):
+        return "bfcl"
     if any(folder.glob("tasks-*.jsonl*")):
         return "lm_eval"
     if any(folder.glob("records-*.jsonl*")):
         return "lmms_eval"
     raise CorpusError(
-        f"no recorded corpus in `{folder}`\nhint: a corpus contains tasks-NN.jsonl.zst or records-NN.jsonl.zst"
+        f"no recorded corpus in `{folder}`\nhint: a corpus contains tasks-NN.jsonl.zst, records-NN.jsonl.zst or verdicts.jsonl.zst"
     )
 
 
 def read_records(folder: Path, pattern: str) -> Iterator[dict[str, Any]]:
     """Read every record of the matching files, in order."""
     for path in sorted(folder.glob(pattern)):
-        with _open_text(path) as lines:
-            for line in lines:
-                if line.strip():
-                    yield json.loads(line)
+        yield from read_lines(path)
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Read every record of a file."""
+    with _open_text(path) as lines:
+        for line in lines:
+            if line.strip():
+                yield json.loads(line)
 
 
 def _open_text(path: Path) -> io.TextIOBase:

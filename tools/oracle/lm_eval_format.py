@@ -7,10 +7,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from assay.core.documents import Document
-from assay.core.messages import Image, Message, Prompt, Text
-from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
-from assay.core.verdicts import Estimate, Unscored
+from assay.core.records.documents import Document
+from assay.core.records.messages import Image, Message, Prompt, Text
+from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood
+from assay.core.records.verdicts import Estimate, Unscored
 from assay.engine.open_document import JudgedBatch
 from assay.engine.planning.records import PlannedTask
 from assay.engine.results.run_facts import get_num_fewshot

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from assay.core.specs import GroupSpec
-from assay.core.verdicts import Estimate
+from assay.core.records.specs import GroupSpec
+from assay.core.records.verdicts import Estimate
 from assay.engine.results.run_facts import describe_group
 from assay.engine.results.summary import estimate_group
 from assay.tasks.files.index import TaskIndex

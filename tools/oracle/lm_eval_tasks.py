@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay.core.documents import Document
 from assay.core.errors import DatasetError
-from assay.core.requests import Request
-from assay.core.responses import LogProbability, Outcome, Response
-from assay.core.specs import TaskSpec
-from assay.core.verdicts import Estimate, Evidence, Score, Unscored
+from assay.core.records.documents import Document
+from assay.core.records.requests import Request
+from assay.core.records.responses import LogProbability, Outcome, Response
+from assay.core.records.specs import TaskSpec
+from assay.core.records.verdicts import Estimate, Evidence, Score, Unscored
 from assay.engine.judging.documents import judge_documents
 from assay.engine.open_document import JudgedBatch, OpenDocument
 from assay.engine.planning.plan import check_functions

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from assay.core.errors import DatasetError
-from assay.core.messages import Prompt, Text, Video
-from assay.core.requests import Generate, Likelihood, Request
-from assay.core.verdicts import Estimate
+from assay.core.records.messages import Prompt, Text, Video
+from assay.core.records.requests import Generate, Likelihood, Request
+from assay.core.records.verdicts import Estimate
 from assay.engine.open_document import JudgedBatch
 from assay.engine.planning.records import PlannedTask
 from assay.tasks.prompts import multimodal

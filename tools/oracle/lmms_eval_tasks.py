@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.core.codec import decode, encode
-from assay.core.documents import Document
-from assay.core.requests import Request
-from assay.core.responses import Failure, LogProbability, Outcome, Response
-from assay.core.verdicts import Evidence, Score, Unscored
+from assay.core.records.codec import decode, encode
+from assay.core.records.documents import Document
+from assay.core.records.requests import Request
+from assay.core.records.responses import Failure, LogProbability, Outcome, Response
+from assay.core.records.verdicts import Evidence, Score, Unscored
 from assay.engine.judging.documents import judge_documents
 from assay.engine.open_document import JudgedBatch, OpenDocument
 from assay.engine.planning.plan import check_functions

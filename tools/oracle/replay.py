@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from assay.core.errors import AssayError
+from tools.oracle.bfcl_replay import find_data, read_verdicts, replay_bfcl
 from tools.oracle.checks import CHECKS, RecordChecks, count_checks
 from tools.oracle.corpus import CorpusError, detect_harness
 from tools.oracle.corpus_replay import RecordSelection, replay_in_processes
@@ -22,8 +23,11 @@ _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 
 
 @click.command()
-@click.argument("corpus", type=_FOLDER)
-@click.option("--task_root", required=True, type=_FOLDER, help="The harness's package, or its task folder.")
+@click.argument("corpus", type=click.Path(path_type=Path, exists=True))
+@click.option("--task_root", type=_FOLDER, help="The harness's package, or its task folder; not for BFCL.")
+@click.option(
+    "--data_root", type=_FOLDER, help="BFCL only: the folder with its dataset, laid out as the hub."
+)
 @click.option("--family", default="", help="Only tasks below this folder of the task root.")
 @click.option(
     "--task", default="", help="Only this task, or the tasks a glob matches; `group:NAME` for a group."
@@ -44,7 +48,8 @@ _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 )
 def main(
     corpus: Path,
-    task_root: Path,
+    task_root: Path | None,
+    data_root: Path | None,
     family: str,
     task: str,
     every: int,
@@ -54,7 +59,11 @@ def main(
     json_file: Path | None,
 ) -> None:
     """Replay a recorded corpus and count what is identical. Programs among the recorded responses run in a sandbox."""
-    detect_harness(corpus)
+    if detect_harness(corpus) == "bfcl":
+        _replay_verdicts(corpus, data_root, max_printed, json_file)
+        return
+    if task_root is None:
+        raise AssayError("missing option: --task_root", hint="name the harness's package, or its task folder")
     selection = RecordSelection(
         corpus=corpus, task_root=task_root, family=family, task=task, every=every, per_family=per_family
     )
@@ -65,6 +74,22 @@ def main(
     _print_counts(records, counts, max_printed)
     if json_file is not None:
         json_file.write_text(json.dumps(counts, ensure_ascii=False, indent=1), encoding="utf-8")
+
+
+def _replay_verdicts(corpus: Path, data_root: Path | None, max_printed: int, json_file: Path | None) -> None:
+    """Replay recorded verdicts on function calls."""
+    counts = replay_bfcl(read_verdicts(corpus), find_data(corpus, data_root))
+    for record in counts.different[:max_printed]:
+        said = "valid" if record["valid"] else record["error_type"]
+        click.echo(
+            f"{record['model']} {record['id']}: {said}; replay: {record['reason'] or 'valid'}", err=True
+        )
+    totals = counts.to_json()
+    for category, numbers in totals["categories"].items():
+        click.echo(f"{category:20} {numbers['identical']}/{numbers['of']}")
+    click.echo(f"{'all verdicts':20} {totals['verdicts']['identical']}/{totals['verdicts']['of']}")
+    if json_file is not None:
+        json_file.write_text(json.dumps(totals, ensure_ascii=False, indent=1), encoding="utf-8")
 
 
 def _print_counts(records: Sequence[RecordChecks], counts: dict[str, Any], max_printed: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from assay.core.errors import InvalidOption, TaskError
 from assay.core.options.parsing import parse_reasoning_tags
-from assay.core.specs import TaskSpec
+from assay.core.records.specs import TaskSpec
 from assay.scoring.generations import MetricCall
 
 __all__ = ["judge_texts", "resolve_reasoning_tags", "strip_answers"]
@@ -54,11 +54,18 @@ def judge_texts(
     found: dict[str, Any] = {}
     for call in calls:
         if several and call.name != "anls":
-            scores = [_unwrap_score(call([option], answers), call.name) for option in references]
+            scores = [_unwrap_score(_call_metric(call, option, answers), call.name) for option in references]
             found[call.name] = 1.0 if any(scores) else 0.0
         else:
-            found[call.name] = _unwrap_score(call(references, answers), call.name)
+            found[call.name] = _unwrap_score(_call_metric(call, references, answers), call.name)
     return found
+
+
+def _call_metric(call: MetricCall, references: Any, answers: Sequence[Any]) -> Any:
+    """Call a metric; one without `references` and `predictions` gets the pair of what lmms_eval passes."""
+    if call.keywords:
+        return call(references if isinstance(references, list) else [references], answers)
+    return call.function([references, list(answers)])
 
 
 def _unwrap_score(score: Any, name: str) -> Any:

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from assay.core.dialects import Dialect
 from assay.core.errors import AssayError, ErrorGroup, TaskError
 from assay.core.ports import Filter
-from assay.core.specs import FilterStep, PipelineSpec
+from assay.core.records.specs import FilterStep, PipelineSpec
 from assay.scoring.filters import FILTERS
 from assay.scoring.filters.custom import Custom
 from assay.scoring.filters.extraction import NotFound, Regex
@@ -57,7 +58,10 @@ class Pipeline:
     """Whether a step extracts the answer from the text and may find none."""
 
     reasoning_tags: tuple[tuple[str, str], ...] = ()
-    """Tags around reasoning, which is removed from the answers at the end."""
+    """Tags around reasoning, which is removed from the answers."""
+
+    removes_reasoning_last: bool = False
+    """Whether reasoning is removed after the filters, as in lmms-eval, and not before them."""
 
     keeps_trace: bool = False
     """Whether to store the result of each step, because a step is task code that the viewer does not run again."""
@@ -77,6 +81,8 @@ class Pipeline:
         Each call creates new filters, because they may have state. `trace` collects the result of each filter.
         """
         values: Sequence[Any] = list(responses)
+        if self.reasoning_tags and not self.removes_reasoning_last:
+            values = [strip_reasoning(list(several), self.reasoning_tags) for several in values]
         not_found: set[int] = set()
         for step in self.steps:
             values = list(step.factory(**step.arguments).apply(values, documents))
@@ -92,12 +98,18 @@ class Pipeline:
         if not_found:  # convert `NotFound` to plain text
             values = [_as_text(value) for value in values]
         answers = list(values[: len(responses)])
-        if self.reasoning_tags:
+        if self.reasoning_tags and self.removes_reasoning_last:
             answers = [strip_reasoning(answer, self.reasoning_tags) for answer in answers]
         return answers, not_found
 
 
-def build_pipeline(spec: PipelineSpec, *, reasoning_tags: tuple[tuple[str, str], ...] = ()) -> Pipeline:
+def build_pipeline(
+    spec: PipelineSpec,
+    *,
+    reasoning_tags: tuple[tuple[str, str], ...] = (),
+    removes_reasoning_last: bool = False,
+    dialect: Dialect = Dialect.LM_EVAL,
+) -> Pipeline:
     """Look up and check every step.
 
     Raises:
@@ -108,7 +120,7 @@ def build_pipeline(spec: PipelineSpec, *, reasoning_tags: tuple[tuple[str, str],
     problems: list[AssayError] = []
     for step in spec.steps:
         try:
-            steps.append(_build_step(step))
+            steps.append(_build_step(step, dialect))
         except AssayError as problem:
             problems.append(problem)
     if problems:
@@ -120,6 +132,7 @@ def build_pipeline(spec: PipelineSpec, *, reasoning_tags: tuple[tuple[str, str],
         keeps_trace=any(step.is_task_code for step in steps),
         extracts=any(isinstance(step.factory, type) and issubclass(step.factory, Regex) for step in steps),
         reasoning_tags=reasoning_tags,
+        removes_reasoning_last=removes_reasoning_last,
     )
 
 
@@ -136,8 +149,12 @@ def _as_text(value: Any) -> Any:
     return str(value) if type(value) is NotFound else value
 
 
-def _build_step(step: FilterStep) -> PipelineStep:
-    make = FILTERS.get(step.function, where=step.where) if isinstance(step.function, str) else step.function
+def _build_step(step: FilterStep, dialect: Dialect) -> PipelineStep:
+    make = (
+        FILTERS.get(dialect.resolve_filter(step.function), where=step.where)
+        if isinstance(step.function, str)
+        else step.function
+    )
     name = step.function if isinstance(step.function, str) else getattr(make, "__name__", repr(make))
     try:
         if getattr(make, "__module__", "").startswith("assay.scoring."):

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from assay.core.errors import AssayError, ErrorGroup, TaskError
-from assay.core.specs import Dialect, FilterStep, MetricSpec, OutputType, TaskSpec
-from assay.core.verdicts import Evidence, Score, Verdict
+from assay.core.records.specs import Dialect, FilterStep, MetricSpec, OutputType, TaskSpec
+from assay.core.records.verdicts import Evidence, Score, Verdict
 from assay.scoring.generations import MetricCall, accepts_keywords, judge_text
 from assay.scoring.judges.panel import JudgePanel, PanelMember
 from assay.scoring.judges.spec import JudgeSpec, parse_judge
@@ -23,7 +23,7 @@ from assay.scoring.metrics.hf_evaluate import HfEvaluateMetric
 from assay.scoring.pipelines import DEFAULT_PIPELINE, Pipeline, build_pipeline
 from assay.stats.aggregations import AGGREGATIONS
 
-__all__ = ["MetricReport", "Scorer"]
+__all__ = ["MetricReport", "Scorer", "is_unknown_aggregation_allowed"]
 
 
 class MetricReport(NamedTuple):
@@ -100,7 +100,14 @@ class Scorer:
             if strip_first:
                 pipeline = replace(pipeline, steps=(_STRIP, *pipeline.steps))
             try:
-                pipelines.append(build_pipeline(pipeline, reasoning_tags=removed_tags))
+                pipelines.append(
+                    build_pipeline(
+                        pipeline,
+                        reasoning_tags=removed_tags,
+                        removes_reasoning_last=spec.dialect.removes_reasoning_last,
+                        dialect=spec.dialect,
+                    )
+                )
             except ErrorGroup as several:
                 problems += several.errors
             except AssayError as problem:
@@ -113,11 +120,11 @@ class Scorer:
             try:
                 if "judge" in entry.arguments:
                     panels[entry.name] = _build_panel(entry, spec, where)
-                    use = _build_report(entry, None, where)
+                    use = _build_report(entry, None, spec, where)
                     metrics[entry.name] = use._replace(higher_is_better=use.higher_is_better is not False)
                     continue
                 known = _find_metric(entry, spec, where)
-                metrics[entry.name] = _build_report(entry, known, where)
+                metrics[entry.name] = _build_report(entry, known, spec, where)
                 calls[entry.name] = _build_call(entry, known, spec, where)
             except AssayError as problem:
                 problems.append(problem)
@@ -254,16 +261,26 @@ def _find_metric(entry: MetricSpec, spec: TaskSpec, where: str) -> Metric | None
     return METRICS.get(entry.name, where=where) if not free or entry.name in METRICS else None
 
 
-def _build_report(entry: MetricSpec, known: Metric | None, where: str) -> MetricReport:
+def _build_report(entry: MetricSpec, known: Metric | None, spec: TaskSpec, where: str) -> MetricReport:
     aggregation = (
         entry.aggregation if entry.aggregation is not None else known.aggregation if known else "mean"
     )
     if isinstance(aggregation, str):
-        AGGREGATIONS.get(aggregation, where=where)
+        aggregation = spec.dialect.resolve_aggregation(aggregation)
+        if aggregation in AGGREGATIONS or not is_unknown_aggregation_allowed(spec):
+            AGGREGATIONS.get(aggregation, where=where)
     higher_is_better = entry.higher_is_better
     if higher_is_better is None and known is not None:
-        higher_is_better = known.higher_is_better
+        higher_is_better = spec.dialect.default_direction(entry.name, known.higher_is_better)
     return MetricReport(aggregation, higher_is_better, where)
+
+
+def is_unknown_aggregation_allowed(spec: TaskSpec) -> bool:
+    """Whether a metric may name an aggregation that does not exist: the task may never report the metric.
+
+    If it does, the summary fails for this metric, as any aggregation that raises an exception.
+    """
+    return spec.dialect.allows_unknown_aggregations and spec.process_results is not None
 
 
 def _build_call(entry: MetricSpec, known: Metric | None, spec: TaskSpec, where: str) -> MetricCall:

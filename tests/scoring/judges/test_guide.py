@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from assay.core.specs import MetricSpec
+from assay.core.records.specs import MetricSpec
 from assay.scoring.judges import JUDGES
 from assay.scoring.judges.spec import _KEYS, parse_judge
 from assay.scoring.scorer import Scorer

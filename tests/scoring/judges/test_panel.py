@@ -10,11 +10,11 @@ import pytest
 
 from assay.core.errors import AssayError, TaskError, UnknownName
 from assay.core.ports import Services
-from assay.core.programs import Execution, Program
-from assay.core.requests import Generate, Request
-from assay.core.responses import Failure, Outcome, Response
-from assay.core.specs import MetricSpec
-from assay.core.verdicts import Score, Unscored
+from assay.core.records.programs import Execution, Program
+from assay.core.records.requests import Generate, Request
+from assay.core.records.responses import Failure, Outcome, Response
+from assay.core.records.specs import MetricSpec
+from assay.core.records.verdicts import Score, Unscored
 from assay.scoring.judges.panel import JudgePanel, PanelDecision, PanelMember
 from assay.scoring.judges.records import JudgeInput
 from assay.scoring.judges.spec import parse_judge
@@ -75,14 +75,45 @@ def test_a_majority_decides_and_the_agreement_is_reported() -> None:
     assert numbers(decision) == {"good": 1.0, "good_agreement": pytest.approx(1 / 3)}
 
 
+@pytest.mark.parametrize(
+    ("seats", "quorum", "score"),
+    [
+        ("a", None, {}),
+        ("ab", None, {"good_agreement": 1.0}),
+        ("abc", 2, {"good": 1.0, "good_agreement": 1.0}),
+    ],
+)
+def test_pairs_without_a_decision_count_as_inconsistent(
+    seats: str, quorum: int | None, score: dict[str, float]
+) -> None:
+    """The judge `a` prefers the first answer in both orders, the others prefer the same answer."""
+    keys = {} if quorum is None else {"quorum": quorum}
+    judges = jury(seats, kind="comparative", disagreement="unscored", **keys)
+
+    class Comparing(ScriptedServices):
+        async def ask(self, model: str, request: Request) -> Outcome:
+            self.replies = {"a": "BETTER: A", "b": f"BETTER: {'AB'[request.index]}"}
+            self.replies["c"] = self.replies["b"]
+            return await super().ask(model, request)
+
+    decision = decide(judges, Comparing({}))
+    consistent = (len(seats) - 1) / len(seats)
+    score = {name: value for name, value in score.items() if name == "good" or len(seats) > 2}
+    assert numbers(decision) == {"good_consistent": pytest.approx(consistent), **score}
+    if "good" not in score:
+        (unscored,) = [verdict for verdict in decision.verdicts if isinstance(verdict, Unscored)]
+        assert unscored.metric == "good"
+        assert unscored.why == "a: the verdicts of the two orders differ: win, then loss"
+
+
 def test_a_mean_may_be_asked_for() -> None:
     decision = decide(jury("abc", combine="mean"), ScriptedServices({"a": YES, "b": YES, "c": NO}))
     assert numbers(decision)["good"] == pytest.approx(2 / 3)
 
 
-def test_a_split_jury_gives_no_number() -> None:
+def test_a_split_panel_gives_no_score_but_its_agreement() -> None:
     decision = decide(jury(), ScriptedServices({"a": YES, "b": NO}))
-    assert numbers(decision) == {} and not decision.failed
+    assert numbers(decision) == {"good_agreement": 0.0} and not decision.failed
     assert {verdict.why for verdict in decision.verdicts if isinstance(verdict, Unscored)} == {
         "the judges are split: 1 correct, 1 incorrect"
     }

@@ -10,7 +10,7 @@ from assay.core.errors import AssayError
 from assay.scoring.metrics import METRICS
 from assay.scoring.metrics.error_rates import character_error_rate, normalise_text, word_error_rate
 from assay.stats.aggregations import aggregate
-from assay.stats.standard_errors import compute_standard_error
+from assay.stats.intervals.standard_errors import compute_standard_error
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,9 @@ def find_repository(data_root: str, path: str) -> Path:
 def load_local_splits(data_root: str, path: str, name: str | None, max_documents: int) -> Any:
     """Load the first documents of every split of a local dataset repository."""
     import datasets
+    from datasets.load import load_dataset  # the recorders replace `datasets.load_dataset`
 
-    loaded = datasets.load_dataset(str(find_repository(data_root, path)), name)
+    loaded = load_dataset(str(find_repository(data_root, path)), name)
     return datasets.DatasetDict(
         {split: rows.select(range(min(len(rows), max_documents))) for split, rows in loaded.items()}
     )

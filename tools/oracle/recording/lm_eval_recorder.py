@@ -47,6 +47,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "sys_fs2": {"system_instruction": _SYSTEM_INSTRUCTION, "num_fewshot": 2},
 }
 _SAMPLE_KEYS = ("doc_id", "filter", "target", "filtered_resps", "doc_hash", "prompt_hash", "target_hash")
+_OLD_SAMPLE_KEYS = frozenset((*_SAMPLE_KEYS, "doc", "arguments", "resps"))
+"""The keys of a sample that are not metrics, in versions without `metrics`."""
 _MAX_SPLIT_DOCUMENTS = 12
 _SEEDS = (0, 1234)
 _MAX_REPAIRS = 40
@@ -55,7 +57,7 @@ _MAX_REPAIRS = 40
 class ScriptedModel(LM):  # type: ignore[misc]
     """Answers every request with a function of its content and records both."""
 
-    MULTIMODAL = True
+    MULTIMODAL: bool = True
     tokenizer_name = "oracle"
 
     def __init__(
@@ -121,6 +123,7 @@ class LmEvalRecorder:
         self._splits: dict[str, Any] = {}
         self._built: list[Any] = []
         self._current = ""
+        self._model: ScriptedModel | None = None
         self._seeds = _SEEDS
         self._patch()
 
@@ -131,6 +134,8 @@ class LmEvalRecorder:
         build = Task.build_all_requests
 
         def download(task: Any, *_: Any, **__: Any) -> None:
+            if recorder._model is not None:  # older versions refuse a model that differs from the task here
+                recorder._model.MULTIMODAL = bool(getattr(task, "MULTIMODAL", False))
             task.dataset = recorder._load_splits(_task_name(task, recorder._current), task)
 
         def build_and_capture(task: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -301,7 +306,7 @@ class LmEvalRecorder:
         if known is None:
             known = self._find_responses(name)
         self._seeds = seeds
-        model = ScriptedModel(known, self._find_golds, self._reseed)
+        model = self._model = ScriptedModel(known, self._find_golds, self._reseed)
         options = {
             "model": model,
             "tasks": [name],
@@ -339,6 +344,14 @@ class LmEvalRecorder:
                 return [str(gold) for gold in golds]
         return []
 
+    def list_tasks(self) -> list[str]:
+        """Return the names of all tasks, without groups and tags."""
+        known = getattr(self.manager, "all_subtasks", None)
+        if known is None:  # lm_eval before 0.4.4
+            index = self.manager.task_index.items()
+            known = [name for name, entry in index if "task" in entry["type"]]
+        return sorted(known)
+
     def _find_yaml(self, name: str) -> str:
         entry = self.manager.task_index[name]
         path = entry["yaml_path"] if isinstance(entry, dict) else entry.yaml_path
@@ -371,14 +384,32 @@ def _list_requests(task: Any, model: ScriptedModel) -> list[dict[str, Any]]:
 
 def _format_samples(samples: Sequence[Mapping[str, Any]], task: Any) -> list[dict[str, Any]]:
     has_images = bool(getattr(task, "MULTIMODAL", False))
-    return [_format_sample(sample, has_images) for sample in samples]
+    return [_format_sample(sample, has_images) for sample in _name_filters(samples, task)]
+
+
+def _name_filters(samples: Sequence[Mapping[str, Any]], task: Any) -> Sequence[Mapping[str, Any]]:
+    """Add the names of the filters, which samples of lm_eval before 0.4.8 lack; they come filter by filter."""
+    if not samples or "filter" in samples[0]:
+        return samples
+    filters = iter(task.instances[0].filtered_resps)
+    name = next(filters)
+    seen: set[int] = set()
+    named: list[Mapping[str, Any]] = []
+    for sample in samples:
+        if sample["doc_id"] in seen:
+            name, seen = next(filters), set()
+        seen.add(sample["doc_id"])
+        named.append({**sample, "filter": name})
+    return named
 
 
 def _format_sample(sample: Mapping[str, Any], has_images: bool) -> dict[str, Any]:
     entry = {key: encode_value(sample[key]) for key in _SAMPLE_KEYS if key in sample}
     if has_images:  # the hash of a document with images differs between processes
         entry["doc_hash"] = None
-    metrics = sample.get("metrics") or ()
+    metrics = sample.get("metrics")
+    if metrics is None:  # lm_eval before 0.4.8
+        metrics = [key for key in sample if key not in _OLD_SAMPLE_KEYS]
     entry["metrics"] = {metric: encode_value(sample[metric]) for metric in metrics if metric in sample}
     return entry
 
@@ -442,7 +473,7 @@ def record_job(job: RecordingJob) -> None:
     os.environ |= {"DISABLE_MULTIPROC": "1", "TOKENIZERS_PARALLELISM": "false", "HF_ALLOW_CODE_EVAL": "1"}
     datasets.disable_progress_bars()
     recorder = LmEvalRecorder(job)
-    names = match_names(job.tasks, sorted(recorder.manager.all_subtasks))
+    names = match_names(job.tasks, recorder.list_tasks())
     records: list[dict[str, Any]] = []
     skipped: list[tuple[str, str, str]] = []
     for name in names[job.share :: job.shares]:

@@ -11,6 +11,7 @@ import ast
 import base64
 import csv
 import hashlib
+import inspect
 import io
 import json
 import random
@@ -254,7 +255,8 @@ class LmmsEvalRecorder:
 
     def _load(self, name: str, model: str, kind: str = "simple") -> Any:
         self.environment.datasets = self._dataset.copy()  # `process_docs` replaces its splits
-        task = self._get_task_dict([name], self.managers[model], kind)[name]
+        kinds = [kind] if len(inspect.signature(self._get_task_dict).parameters) > 2 else []
+        task = self._get_task_dict([name], self.managers[model], *kinds)[name]
         if task.config.num_fewshot is None:
             task.set_config(key="num_fewshot", value=0)
         task.set_fewshot_seed(seed=1234)
@@ -346,13 +348,15 @@ class LmmsEvalRecorder:
             model="default",
             model_args="",
         )
+        options = {
+            "bootstrap_iters": _BOOTSTRAP_ITERATIONS,
+            "log_samples": True,
+            "cli_args": arguments,
+            "process_docs_parallel": 1,
+        }
+        accepted = inspect.signature(self._evaluator.evaluate).parameters
         return self._evaluator.evaluate(
-            model,
-            {name: task},
-            bootstrap_iters=_BOOTSTRAP_ITERATIONS,
-            log_samples=True,
-            cli_args=arguments,
-            process_docs_parallel=1,
+            model, {name: task}, **{key: value for key, value in options.items() if key in accepted}
         )
 
     def _format_results(
@@ -523,11 +527,11 @@ def _patch_harness(evaluator: Any, metrics: Any, task_class: Any) -> None:
 
     real_bootstrap = metrics.bootstrap_stderr
 
-    def bootstrap_serially(*arguments: Any) -> Any:
+    def bootstrap_serially(*arguments: Any, **keywords: Any) -> Any:
         pool = multiprocessing.Pool
         multiprocessing.Pool = SerialPool  # type: ignore[assignment]
         try:
-            return real_bootstrap(*arguments)
+            return real_bootstrap(*arguments, **keywords)
         finally:
             multiprocessing.Pool = pool
 
@@ -607,7 +611,10 @@ def _define_model() -> Any:
             names = ("ctx", "continuation", "doc_to_visual", "doc_id", "task", "split")
             answers = []
             for request in requests:
-                doc_id, key, number = self._record(request, 3, names, continuation=request.args[1])
+                continuation = request.args[1]
+                if callable(continuation):  # `loglikelihood` tasks leave calling `doc_to_target` to the model
+                    continuation = continuation(self.task.dataset[request.args[5]][request.args[3]])
+                doc_id, key, number = self._record(request, 3, names, continuation=continuation)
                 value = self._choose(doc_id, number)
                 if value is None:
                     loss, is_greedy = draw_loglikelihood(key)

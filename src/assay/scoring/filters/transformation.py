@@ -13,6 +13,7 @@ __all__ = [
     "FormatSpan",
     "Lowercase",
     "Map",
+    "RemoveLeadingSpace",
     "RemoveWhitespace",
     "StripThinking",
     "Uppercase",
@@ -65,6 +66,20 @@ class RemoveWhitespace:
 
     def apply(self, responses: Sequence[Any], documents: Sequence[Any]) -> list[list[str]]:
         return [[value.strip() for value in values] for values in responses]
+
+
+@FILTERS.register("remove_leading_space")
+class RemoveLeadingSpace:
+    """Remove one space at the start: what lmms_eval calls `remove_whitespace`.
+
+    >>> RemoveLeadingSpace().apply([["  yes "]], [{}])
+    [[' yes ']]
+    """
+
+    per_document: ClassVar[bool] = True
+
+    def apply(self, responses: Sequence[Any], documents: Sequence[Any]) -> list[list[str]]:
+        return [[value.removeprefix(" ") for value in values] for values in responses]
 
 
 @FILTERS.register("map")

@@ -1,20 +1,23 @@
 """`code_eval`: the share of model-written programs that pass their tests.
 
-A candidate and its tests run as one program, in the same way as for published scores. The runner hides the output of the
-candidate and removes calls that no solution needs (deleting files, killing or starting processes), because programs
-that use them count as failed in published scores. Isolation is the task of the sandbox.
+The verdicts are those of one program made of the candidate and its tests, as for published scores. But the tests run in another
+process where they can (`candidate_protocol.py`), and call the candidate across a pipe (`candidate_runner.py`), so that a candidate cannot
+reach the tests, their timer or the verdict. Isolation from the machine is the task of the sandbox.
 """
 
 from __future__ import annotations
 
+import json
 import secrets
-import signal
 from collections.abc import Sequence
+from functools import cache
 from math import comb
+from pathlib import Path
 from typing import Any
 
 from assay.core.program_executor import execute_programs
-from assay.core.programs import Execution, Program, ResourceLimits
+from assay.core.records.programs import Execution, Program, ResourceLimits
+from assay.scoring.hf_evaluate.candidate_protocol import choose_protocol
 
 __all__ = ["code_eval", "pass_at_k", "run_candidates"]
 
@@ -35,15 +38,15 @@ def code_eval(
         AssayError: The run does not allow model-written code, or no sandbox works.
     """
     programs = [
-        (problem, number, f"{candidate}\n{tests}")
+        (problem, number, (candidate, tests))
         for problem, (candidates, tests) in enumerate(zip(predictions, references, strict=True))
         for number, candidate in enumerate(candidates)
     ]
-    texts = list(dict.fromkeys(text for _, _, text in programs))  # run equal programs once
-    endings = dict(zip(texts, run_candidates(texts, timeout_s=timeout), strict=True))
+    pairs = list(dict.fromkeys(pair for _, _, pair in programs))  # run equal programs once
+    endings = dict(zip(pairs, run_candidates(pairs, timeout_s=timeout), strict=True))
     results: dict[int, list[tuple[int, dict[str, Any]]]] = {}
-    for problem, number, text in programs:
-        ending = endings[text]
+    for problem, number, pair in programs:
+        ending = endings[pair]
         entry = {"task_id": problem, "passed": ending == "passed", "result": ending, "completion_id": number}
         results.setdefault(problem, []).append((number, entry))
     counts = [
@@ -66,65 +69,46 @@ def pass_at_k(total: int, right: int, k: int) -> float:
     return 1.0 if total - right < k else 1.0 - comb(total - right, k) / comb(total, k)
 
 
-_RUNNER = """
-import sys
-word, seconds = sys.stdin.readline().split()
-program = sys.stdin.read()
-import builtins, os, shutil, signal, subprocess
-out, write, leave = os.dup(1), os.write, os._exit
-nowhere = os.open(os.devnull, os.O_RDWR)
-for number in (0, 1, 2):
-    os.dup2(nowhere, number)
-for owner, names in (
-    (builtins, "exit quit"),
-    (os, "kill killpg system putenv remove removedirs rmdir rename renames truncate replace unlink fork forkpty "
-         "fchmod fchown chmod chown chroot lchown setuid lchmod getcwd chdir"),
-    (shutil, "rmtree move chown"),
-    (subprocess, "Popen"),
-):
-    for name in names.split():
-        setattr(owner, name, None)
-for name in ("ipdb", "joblib", "resource", "psutil", "tkinter"):
-    sys.modules[name] = None
-signal.setitimer(signal.ITIMER_REAL, float(seconds))
-try:
-    exec(program, {})
-except BaseException as problem:
-    ending = "failed: " + str(problem)[:2000]
-else:
-    ending = "passed"
-signal.setitimer(signal.ITIMER_REAL, 0)
-write(out, (word + " " + ending).encode("utf-8", "replace"))
-leave(0)
-"""
-"""The time limit starts with the candidate and not with the interpreter, so that a busy machine does not affect scores."""
-
-_STARTUP_S = 5.0
-"""Time for the interpreter to start. The sandbox kills the program after this and the candidate's time limit."""
+_STARTUP_S = 15.0
+"""Time for the interpreter to start and to wait for a processor. The sandbox kills the program after this and the candidate's time
+limit, which starts with the candidate and does not count waiting, so that a busy machine does not affect scores."""
 
 
 def run_candidates(
-    candidates: Sequence[str], *, timeout_s: float = 3.0, memory_bytes: int = 4 << 30
+    candidates: Sequence[str | tuple[str, str]], *, timeout_s: float = 3.0, memory_bytes: int = 4 << 30
 ) -> list[str]:
-    """Run candidates and return `passed`, `timed out` or `failed: …` with the exception for each.
+    """Run candidates, each with its tests, and return `passed`, `timed out` or `failed: …` with the exception for each.
+
+    A candidate without tests passes if it ends without an exception.
 
     Raises:
         AssayError: The programs could not be executed.
     """
     bounds = ResourceLimits(time_s=timeout_s + _STARTUP_S, memory_bytes=memory_bytes, file_bytes=16 << 20)
+    pairs = [(one, "") if isinstance(one, str) else one for one in candidates]
     words = [
-        secrets.token_hex(16) for _ in candidates
-    ]  # a secret word, so that a candidate cannot pass by printing "passed"
+        secrets.token_hex(16) for _ in pairs
+    ]  # secret, so that a candidate cannot pass by printing "passed"
     programs = [
-        Program(source=_RUNNER, stdin=f"{word} {timeout_s}\n{text}".encode("utf-8", "replace"), limits=bounds)
-        for word, text in zip(words, candidates, strict=True)
+        Program(source=_read_runner(), stdin=_build_job(word, candidate, tests, timeout_s), limits=bounds)
+        for word, (candidate, tests) in zip(words, pairs, strict=True)
     ]
     return [_parse_result(word, done) for word, done in zip(words, execute_programs(programs), strict=True)]
+
+
+@cache
+def _read_runner() -> str:
+    return Path(__file__).with_name("candidate_runner.py").read_text("utf-8")
+
+
+def _build_job(word: str, candidate: str, tests: str, timeout_s: float) -> bytes:
+    """Return the standard input of the runner."""
+    job = {"word": word, "seconds": timeout_s, "candidate": candidate, "tests": tests}
+    return json.dumps({**job, **choose_protocol(tests).to_json()}).encode()
 
 
 def _parse_result(word: str, done: Execution) -> str:
     first, _, ending = done.stdout.partition(" ")
     if first == word:
         return ending
-    timed_out = done.exit_reason == "time" or done.signal == signal.SIGALRM
-    return "timed out" if timed_out else "failed: no result"
+    return "timed out" if done.exit_reason == "time" else "failed: no result"

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import NamedTuple
 
-from assay.core.messages import Message, Prompt, Text
 from assay.core.ports import Services
-from assay.core.requests import Generate, Settings
-from assay.core.responses import Failure, Response
-from assay.core.verdicts import Score, Unscored, Verdict
+from assay.core.records.messages import Message, Prompt, Text
+from assay.core.records.requests import Generate, Settings
+from assay.core.records.responses import Failure, Response
+from assay.core.records.verdicts import Score, Unscored, Verdict
 from assay.scoring.judges.records import InvalidReply, JudgeInput, JudgeVerdict
 from assay.scoring.judges.spec import JudgeSpec
 
@@ -125,28 +125,38 @@ class JudgePanel:
         """Combine the replies of all judges to one decision."""
         outcomes = [(one.judge, self._parse_outcome(one)) for one in replies]
         verdicts = [outcome for _, outcome in outcomes if isinstance(outcome, JudgeVerdict)]
-        quorum = self.spec.quorum or len(outcomes)
-        if len(verdicts) < min(quorum, len(outcomes)):
+        quorum = min(self.spec.quorum or len(outcomes), len(outcomes))
+        if len(verdicts) < quorum:
             failed = [f"{name}: {one.why}" for name, one in outcomes if isinstance(one, _NoReply)]
             invalid = [f"{name}: {one.why}" for name, one in outcomes if isinstance(one, InvalidReply)]
             if failed:
                 return self.leave_unscored(f"judge failed: {failed[0]}", document, pipeline, failed=True)
             return self.leave_unscored(f"invalid verdict of judge {invalid[0]}", document, pipeline)
-        verdict = self._combine(verdicts)
-        if verdict is None:
-            split = ", ".join(f"{count} {label}" for label, count in _count_labels(verdicts).most_common())
-            return self.leave_unscored(f"the judges are split: {split}", document, pipeline)
-        why = "; ".join(f"{name}: {one.label}" for name, one in outcomes if isinstance(one, JudgeVerdict))
+        decided = [verdict for verdict in verdicts if verdict.value is not None]
+        value, why = None, ""
+        if len(decided) < quorum:
+            why = next(
+                f"{name}: {one.why}"
+                for name, one in outcomes
+                if isinstance(one, JudgeVerdict) and one.value is None
+            )
+        elif (value := self._combine(decided)) is None:
+            split = ", ".join(f"{count} {label}" for label, count in _count_labels(decided).most_common())
+            why = f"the judges are split: {split}"
+        labels = "; ".join(f"{name}: {one.label}" for name, one in outcomes if isinstance(one, JudgeVerdict))
         metric = self.spec.metric
-        numbers = {metric: verdict.value} | {
-            f"{metric}_{part}": value for part, value in verdict.parts.items()
+        numbers: dict[str, float | None] = {metric: value} | {
+            f"{metric}_{part}": sum(verdict.parts[part] for verdict in verdicts) / len(verdicts)
+            for part in verdicts[0].parts
         }
-        if f"{metric}_agreement" in self.metrics and len(verdicts) > 1:
-            numbers[f"{metric}_agreement"] = _measure_agreement(verdicts)
+        if f"{metric}_agreement" in self.metrics and len(decided) > 1:
+            numbers[f"{metric}_agreement"] = _measure_agreement(decided)
         return PanelDecision(
             tuple(
-                Score(document=document, metric=name, pipeline=pipeline, value=value, why=why)
-                for name, value in numbers.items()
+                Unscored(document=document, metric=name, pipeline=pipeline, why=why)
+                if number is None
+                else Score(document=document, metric=name, pipeline=pipeline, value=number, why=labels)
+                for name, number in numbers.items()
             )
         )
 
@@ -158,23 +168,18 @@ class JudgePanel:
             return InvalidReply(why=f"{outcome.why}; the reply reached its length limit")
         return outcome
 
-    def _combine(self, verdicts: Sequence[JudgeVerdict]) -> JudgeVerdict | None:
-        """Combine several verdicts. Return None if the judges are split evenly and the kind defines no tie."""
-        if len(verdicts) == 1:
-            return verdicts[0]
-        parts = {
-            part: sum(verdict.parts[part] for verdict in verdicts) / len(verdicts)
-            for part in verdicts[0].parts
-        }  # fmt: skip
+    def _combine(self, verdicts: Sequence[JudgeVerdict]) -> float | None:
+        """Combine the scores of several verdicts. Return None if they are split evenly and the kind defines no tie."""
+        values = [verdict.value for verdict in verdicts if verdict.value is not None]
+        if len(values) == 1:
+            return values[0]
         if self.spec.combine == "mean":
-            mean = sum(verdict.value for verdict in verdicts) / len(verdicts)
-            return JudgeVerdict(label="mean", value=mean, parts=parts)
+            return sum(values) / len(values)
         (label, count), *others = _count_labels(verdicts).most_common()
         if others and others[0][1] == count:
             tie = self.spec.judge.resolve_tie(verdicts)
-            return None if tie is None else replace(tie, parts=parts)
-        chosen = [verdict for verdict in verdicts if verdict.label == label]
-        return replace(chosen[0], parts=parts)
+            return None if tie is None else tie.value
+        return next(verdict.value for verdict in verdicts if verdict.label == label)
 
     def leave_unscored(
         self, why: str, document: int, pipeline: str, *, failed: bool = False

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
-from assay.core.messages import Media
+from assay.core.records.messages import Media
 
 __all__ = ["InvalidReply", "Judge", "JudgeInput", "JudgeVerdict"]
 
@@ -36,9 +36,14 @@ class JudgeVerdict:
     label: str
     """The verdict in one word: `correct`, `B`, `7`. Judges agree if their labels are equal."""
 
-    value: float
+    value: float | None
+    """The score. None: the reply is valid but decides nothing, for the reason `why`."""
+
     parts: Mapping[str, float] = field(default_factory=dict)
     """Further numbers by name: the criteria of a rubric, or whether both orders agree."""
+
+    why: str = ""
+    """Why there is no score."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

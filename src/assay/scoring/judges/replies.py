@@ -100,7 +100,7 @@ def _find_object(reply: str, keys: Iterable[str]) -> Mapping[str, Any] | None:
     for piece in reversed([*_tail_objects(text), text, *_FENCE.findall(text)]):
         try:
             value = json.loads(piece)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(value, dict):
             named = {str(key).casefold(): item for key, item in value.items()}

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from assay.core.errors import TaskError
-from assay.core.specs import MetricSpec
+from assay.core.records.specs import MetricSpec
 from assay.scoring.judges import JUDGES
 from assay.scoring.judges.prompts import FieldText
 from assay.scoring.judges.records import Judge

@@ -1,8 +1,9 @@
 """Import finders for the shims of other packages.
 
 `HarnessFinder` resolves `lm_eval.*` and `lmms_eval.*`: first the shims in `shims/`, then task trees
-(`lm_eval.tasks.x.utils`), then the installed package. `ThirdPartyFinder` resolves names that task helpers import from
-`evaluate` and `transformers` if those packages lack them.
+(`lm_eval.tasks.x.utils`), then the installed package. If the package is installed, a name that a shim lacks comes from
+the module of the package, which is loaded then: its model classes find everything they import. `ThirdPartyFinder`
+resolves names that task helpers import from `evaluate` and `transformers` if those packages lack them.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.abc import Loader
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -46,31 +48,28 @@ class HarnessFinder:
         package, _, rest = name.partition(".")
         if package not in self.packages:
             return None
-        if rest == "tasks":
-            return self._make_namespace(
-                name, self._task_trees[package] or self._find_installed_folders(package, "tasks")
-            )
         if rest.startswith("tasks."):
             return self._find_in_task_tree(name, path)
         shim = self._folder.joinpath(*name.split("."))
+        installed = self._find_installed_folders(package, rest)
+        if rest == "tasks":
+            return _spec_from_shim(name, shim / "__init__.py", self._task_trees[package] or installed)
         if (shim / "__init__.py").is_file():
-            return importlib.util.spec_from_file_location(
-                name,
-                shim / "__init__.py",
-                submodule_search_locations=[str(shim), *self._find_installed_folders(package, rest)],
-            )
-        if shim.with_suffix(".py").is_file():
-            return importlib.util.spec_from_file_location(name, shim.with_suffix(".py"))
-        return None
+            return _spec_from_shim(name, shim / "__init__.py", [str(shim), *installed])
+        file = shim.with_suffix(".py")
+        if not file.is_file() or (name in _FALLBACKS and self._has_installed_module(package, rest)):
+            return None
+        return _spec_from_shim(name, file)
 
     def _find_in_task_tree(self, name: str, path: Sequence[str] | None) -> ModuleSpec | None:
         """Find a module or folder of a task tree."""
         return PathFinder.find_spec(name, list(path) if path is not None else None)
 
-    def _make_namespace(self, name: str, locations: list[str]) -> ModuleSpec:
-        spec = ModuleSpec(name, None, is_package=True)
-        spec.submodule_search_locations = locations
-        return spec
+    def _has_installed_module(self, package: str, rest: str) -> bool:
+        """Whether the installed package has this module, as a file or as a folder."""
+        parent, _, name = rest.rpartition(".")
+        folders = map(Path, self._find_installed_folders(package, parent))
+        return any((folder / f"{name}.py").is_file() or (folder / name).is_dir() for folder in folders)
 
     def _find_installed_folders(self, package: str, rest: str) -> list[str]:
         """Return the folders of the installed package, if any."""
@@ -84,6 +83,99 @@ class HarnessFinder:
             if folder.is_dir():
                 found.append(str(folder))
         return found
+
+
+_FALLBACKS = frozenset(
+    f"{package}.{module}"
+    for package in ("lm_eval", "lmms_eval")
+    for module in ("api.model", "evaluator", "protocol")
+)
+"""Shims that stand back if the installed package has the module: its model classes derive from its own bases."""
+
+
+def _spec_from_shim(name: str, file: Path, locations: list[str] | None = None) -> ModuleSpec | None:
+    loader = _ShimLoader(name, str(file))
+    return importlib.util.spec_from_file_location(
+        name, file, loader=loader, submodule_search_locations=locations
+    )
+
+
+class _ShimLoader(SourceFileLoader):
+    """Loads a shim. Names that it lacks come from the module of the installed package, if there is one."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        own = module.__dict__.get("__getattr__")
+        installed = _InstalledModule(module.__name__)
+
+        def get_attribute(name: str) -> Any:
+            if own is not None:
+                try:
+                    return own(name)
+                except AttributeError:
+                    pass
+            return installed.get(name)
+
+        module.__dict__["__getattr__"] = get_attribute
+
+
+class _InstalledModule:
+    """The module of the installed package that a shim replaces. Loaded when a name is first read."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._module: ModuleType | None = None
+        self._lock = threading.RLock()
+
+    def get(self, name: str) -> Any:
+        """Return an attribute of the module.
+
+        Raises:
+            AttributeError: The package is not installed, or its module has no such name.
+        """
+        module = None
+        if not name.startswith("__") or name == "__version__":
+            module = self._load(name)
+        if module is None:
+            raise AttributeError(f"module {self._name!r} has no attribute {name!r}")
+        return getattr(module, name)
+
+    def _load(self, name: str) -> ModuleType | None:
+        with self._lock:
+            if self._module is not None:
+                return self._module
+            package, _, rest = self._name.partition(".")
+            spec = _find_installed_spec(package, rest)
+            if spec is None or spec.loader is None or _is_submodule(spec, name):
+                return None
+            module = importlib.util.module_from_spec(spec)
+            self._module = module  # before it is executed: modules of the package import each other
+            try:
+                spec.loader.exec_module(module)
+            except BaseException:
+                self._module = None
+                raise
+            return module
+
+
+def _find_installed_spec(package: str, rest: str) -> ModuleSpec | None:
+    """Find a module of the installed package without importing its parents."""
+    spec = PathFinder.find_spec(package)
+    name = package
+    for part in rest.split(".") if rest else ():
+        if spec is None or not spec.submodule_search_locations:
+            return None
+        name = f"{name}.{part}"
+        spec = PathFinder.find_spec(name, list(spec.submodule_search_locations))
+    return spec
+
+
+def _is_submodule(spec: ModuleSpec, name: str) -> bool:
+    """Whether a name of a package is a module in it, which the import system finds itself."""
+    return any(
+        (Path(folder) / f"{name}.py").is_file() or (Path(folder) / name).is_dir()
+        for folder in spec.submodule_search_locations or ()
+    )
 
 
 _SQUAD = "transformers.data.metrics"

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.errors import DatasetError
-from assay.core.messages import Prompt
-from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
-from assay.core.responses import LogProbability, Usage
+from assay.core.records.messages import Prompt
+from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
+from assay.core.records.responses import LogProbability, Usage
 from assay.engine.results.sample_files import parse_response
 from assay.store.runs.imported_runs import ImportedDocument
 from assay_compat.result_files import HARNESS_KEYS, ResultFiles, open_results
@@ -81,8 +81,8 @@ class ResultFilesRun:
     def _spec(self, config: Mapping[str, Any]) -> dict[str, Any]:
         from dataclasses import asdict
 
-        from assay.core.codec import to_plain
         from assay.core.options.run_spec import RunSpec
+        from assay.core.records.codec import to_plain
 
         results = self.files.results
         arguments = config.get("model_args")

@@ -13,11 +13,11 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from assay.core.documents import Document
 from assay.core.errors import AssayError, MissingPackage, TaskError
-from assay.core.messages import Message, Prompt, Text
-from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
-from assay.core.specs import MetricSpec, TaskSpec
+from assay.core.records.documents import Document
+from assay.core.records.messages import Message, Prompt, Text
+from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
+from assay.core.records.specs import MetricSpec, TaskSpec
 from assay.tasks.files.helper_functions import HelperFunction
 from assay.tasks.prompts.media_parts import to_audio_part, to_image_part
 from assay.tasks.prompts.turns import Turn

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from assay.core.errors import TaskError
-from assay.core.specs import TaskSpec
+from assay.core.records.specs import TaskSpec
 from assay.scoring.scorer import Scorer
 from assay.stats.aggregations import AGGREGATIONS
 from assay.tasks.data.splits import load_splits

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from assay.core.errors import AssayError, MissingPackage, TaskError
-from assay.core.specs import TaskSpec
+from assay.core.records.specs import TaskSpec
 from assay.tasks.data.splits import load_splits
 from assay.tasks.files.helper_functions import HelperFunction
 from assay.tasks.files.task_loader import task_from_config

@@ -1,21 +1,23 @@
 """Hooks that Assay calls through the entry point group `assay.compat`: import names of other harnesses, module names of
-their task trees, class tasks, and result files."""
+their task trees, class tasks, model classes, and result files."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from assay.core.specs import TaskSpec
+from assay.core.ports import Model
+from assay.core.records.specs import TaskSpec
 from assay.store.documents.score_tables import ScoreTableSource
 from assay.store.runs.imported_runs import ImportedRun
 from assay.tasks.task import RenderingOptions, Task
 from assay_compat.import_finders import HarnessFinder, ThirdPartyFinder, patch_evaluate
 
 __all__ = [
+    "find_model",
     "install",
     "loading",
     "missing_judge",
@@ -91,3 +93,10 @@ def open_imported_run(path: Path) -> ImportedRun | None:
     from assay_compat.imported_run import open_imported_run as open_run
 
     return open_run(path)
+
+
+def find_model(name: str) -> Callable[..., Model] | None:
+    """Return a factory for a model class of lm_eval or lmms_eval; None if the name is not one of theirs."""
+    from assay_compat.models.registry import find_model as find_model_class
+
+    return find_model_class(name)

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.errors import DatasetError, UnknownName
-from assay.core.verdicts import Estimate
+from assay.core.records.verdicts import Estimate
+from assay.store.documents.run_score_tables import describe_model
 from assay.store.documents.score_tables import DigestKind, DocumentExcerpt, ScoreColumn, ScoreTable
 
 __all__ = ["HARNESS_KEYS", "ResultFiles", "open_results"]
@@ -102,6 +103,8 @@ class ResultFiles:
             "limit": config.get("limit"),
             "gen_kwargs": config.get("gen_kwargs") or None,
             "seed": seeds if any(seed is not None for seed in seeds) else None,
+            "few-shot seed": seeds[3],
+            **_describe_model(config),
         }
 
     def read_score_table(self, task: str, kind: DigestKind | None = None) -> ScoreTable:
@@ -145,6 +148,7 @@ class ResultFiles:
         for task, (entries, results) in whole.items():
             directions = results.get("higher_is_better", {}).get(task, {})
             sizes = results.get("n-samples", {}).get(task, {})
+            intervals = results.get("intervals", {}).get(task, {})
             for key, value in entries.items():
                 metric, comma, pipeline = key.partition(",")
                 if not comma or not isinstance(value, (int, float)) or "_stderr" in metric:
@@ -157,6 +161,7 @@ class ResultFiles:
                         pipeline=pipeline,
                         value=value,
                         stderr=error if isinstance(error, (int, float)) else None,
+                        interval=_parse_interval(intervals.get(key)),
                         scored=int(sizes.get("effective", 0)),
                         higher_is_better=directions.get(metric),
                     )
@@ -232,6 +237,28 @@ class ResultFiles:
             "dataset": {key: config[name] for key, name in names if config.get(name)} or None,
             "task version": results.get("versions", {}).get(task),
         }
+
+
+def _parse_interval(value: Any) -> tuple[float, float] | None:
+    """Return the interval that Assay writes into results files; other harnesses write none."""
+    return (
+        (value["low"], value["high"]) if isinstance(value, dict) and {"low", "high"} <= value.keys() else None
+    )
+
+
+def _describe_model(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return dtype, revision, quantisation and backend of a model as lm-eval stores them."""
+    arguments = config.get("model_args")
+    if isinstance(arguments, str):
+        arguments = dict(part.split("=", 1) for part in arguments.split(",") if "=" in part)
+    identity = {
+        "dtype": str(config["model_dtype"]).removeprefix("torch.") if config.get("model_dtype") else None,
+        "commit": config.get("model_sha") or config.get("model_revision"),
+    }
+    known = {key: value for key, value in identity.items() if value}
+    backend = config.get("model")
+    given = arguments if isinstance(arguments, dict) else {}
+    return describe_model(known, given, backend if isinstance(backend, str) else "")
 
 
 def _hash_contents(rows: Sequence[Mapping[str, Any]]) -> list[Any]:

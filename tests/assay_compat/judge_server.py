@@ -36,10 +36,13 @@ class JudgeServer:
             self.open += 1
             self.most_open = max(self.most_open, self.open)
         try:
-            self._send(handler, self.reply(payload, number))
+            reply = self.reply(payload, number)
         finally:
-            with self.lock:
+            with (
+                self.lock
+            ):  # before the reply is sent: the client may send its next request as soon as it has it
                 self.open -= 1
+        self._send(handler, reply)
 
     def _send(self, handler: BaseHTTPRequestHandler, said: Reply) -> None:
         status, body = 200, ""

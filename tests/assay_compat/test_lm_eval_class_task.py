@@ -12,10 +12,10 @@ from tests.making import make_model, plan_run
 
 import assay
 from assay.core.errors import AssayError, MissingPackage, TaskError
-from assay.core.messages import Message, Prompt, Text
-from assay.core.requests import Generate, Likelihood, Request
-from assay.core.responses import LogProbability
-from assay.core.specs import TaskSpec
+from assay.core.records.messages import Message, Prompt, Text
+from assay.core.records.requests import Generate, Likelihood, Request
+from assay.core.records.responses import LogProbability
+from assay.core.records.specs import TaskSpec
 from assay.tasks.data.rows import Rows
 from assay.tasks.files.task_loader import load_task
 from assay.tasks.task import RenderingOptions, Task, open_task
@@ -339,3 +339,18 @@ def test_lmms_eval_class_supplies_the_data(
 def test_error_of_an_lmms_eval_class_has_a_location(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match="the class of the task `capitals` failed: KeyError"):
         open_task(load_task(lmms_yaml(tmp_path, "Capitals")), RenderingOptions())
+
+
+def test_an_instance_ignores_arguments_that_older_tasks_pass_on() -> None:
+    from assay_compat.shims.lm_eval.api.instance import Instance
+
+    made = Instance(
+        request_type="generate_until",
+        doc={},
+        arguments=("q", {}),
+        idx=0,
+        metadata=("t", 3, 1),
+        apply_chat_template=False,
+        chat_template=None,
+    )
+    assert (made.task_name, made.doc_id, made.args) == ("t", 3, ("q", {}))

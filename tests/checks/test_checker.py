@@ -141,6 +141,7 @@ GENERATING: list[tuple[str, dict[str, Any], list[tuple[str, str]], str]] = [
     ("the default stop string in the target", {"fewshot_delimiter": "\n", "rows": TWO_LINES}, [("warning", "cut-answer")], "set `until`"),
     ("an answer that is too long", {"rows": TEN_WORDS, "generation_kwargs": {"max_gen_toks": 5}}, [("warning", "max-tokens")], "longer than `max_gen_toks: 5`"),
     ("no documents", {"rows": [], "doc_to_target": "x"}, [("error", "split")], "no documents"),
+    ("a target that is no answer", {"metadata": {"target_is_answer": False}}, [("note", "target-not-an-answer")], "not a complete answer"),
     ("code that is executed", {"unsafe_code": True}, [("note", "unsafe-code")], "executes code"),
     ("examples from the test split", {"num_fewshot": 2, "fewshot_split": "test"}, [("warning", "fewshot-leak")], "answers may leak"),
     ("examples from the test split, if asked for", {"fewshot_split": "test"}, [("note", "fewshot-leak")], "leak"),
@@ -149,6 +150,9 @@ GENERATING: list[tuple[str, dict[str, Any], list[tuple[str, str]], str]] = [
     ("examples that are evaluated too", {"num_fewshot": 1, "fewshot_config": {"samples": [{"id": 7, **ROWS[3]}]}}, [("warning", "fewshot-leak")], "the first is document 3"),
     ("an unknown sampler", {"num_fewshot": 1, "fewshot_config": {"sampler": "frist_n", "samples": [{"question": "?", "answer": "!"}]}}, [("error", "fewshot"), ("error", "document")], "did you mean `first_n`"),
     ("examples that are not rows", {"fewshot_config": {"samples": "many"}}, [("error", "fewshot")], "a list of mappings"),
+    ("few-shot settings that lmms-eval ignores", {"dialect": "lmms_eval", "fewshot_config": {"sampler": "first_n", "doc_to_text": "x", "gen_prefix": "y"}}, [("warning", "no-effect"), ("warning", "no-effect")], "lmms-eval ignores `doc_to_text`"),
+    ("examples that a split replaces", {"fewshot_split": "test", "fewshot_config": {"samples": ROWS[:2]}}, [("warning", "no-effect"), ("note", "fewshot-leak")], "`fewshot_split` takes precedence"),
+    ("an aggregation that lmms-eval does not need", {"dialect": "lmms_eval", "process_results": Function("utils.two"), "metric_list": metric(aggregation="mean_last30")}, [("warning", "scoring")], "no aggregation is called `mean_last30`"),
     ("an unknown key of few-shot settings", {"fewshot_config": {"smaples": []}}, [("error", "key")], "did you mean `samples`"),
     ("an example without its column", {"num_fewshot": 1, "fewshot_config": {"samples": [{"question": "?", "anser": "!"}], "doc_to_target": "{{answer}}"}}, [("warning", "column"), ("error", "document")], "which is not a column"),
     ("a missing media file", {"doc_to_image": "picture", "rows": [{"question": "?", "answer": "!", "picture": "gone.png"}]}, [("error", "media")], "media file not found: `gone.png`"),
@@ -203,7 +207,7 @@ def test_a_perplexity_task_needs_no_prompt(tmp_path: Path) -> None:
 
 
 def test_built_in_tasks_have_no_findings() -> None:
-    notes = {"not-checked", "unsafe-code"}  # unavailable data; HumanEval and MBPP execute code
+    notes = {"not-checked", "target-not-an-answer", "unsafe-code"}  # unavailable data; HumanEval and MBPP
     assert [found for found in collect_findings(builtin_root()) if found.kind not in notes] == []
 
 
@@ -320,7 +324,7 @@ def test_output_of_helpers_is_suppressed(tmp_path: Path, capsys: pytest.CaptureF
 
 # --- the list of checks --------------------------------------------------------------------------------
 
-TESTED_SEPARATELY = {"yaml", "repeated-key", "defined-twice", "name", "check"}
+TESTED_SEPARATELY = {"cluster", "yaml", "repeated-key", "defined-twice", "name", "check"}
 """Kinds with their own tests."""
 
 

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from tests.parity.conftest import find_shared
 
-from assay.core.dialogues import DialogueResult
 from assay.core.errors import AssayError
+from assay.core.records.dialogues import DialogueResult
 from assay.scoring.scorer import Scorer
 from assay.tasks.data.rows import Rows
 from assay.tasks.files.task_loader import load_task

@@ -1,4 +1,4 @@
-"""Replay a few tasks of every family of the recorded lm_eval corpus.
+"""Replay some tasks of the large recorded lm_eval corpus. `test_shipped_corpus.py` replays every family.
 
 `python -m tools.oracle.replay` replays the whole corpus; `docs/coming-from/lm-eval.md` has its numbers.
 """
@@ -26,11 +26,11 @@ def needs_datasets() -> None:
         pytest.skip("not installed: datasets, zstandard")
 
 
-def test_a_few_tasks_of_every_family_are_identical(lm_eval_corpus: Path, lm_eval_tasks: Path) -> None:
+def test_some_tasks_are_identical(lm_eval_corpus: Path, lm_eval_tasks: Path) -> None:
     records = replay_in_processes(
-        RecordSelection(corpus=lm_eval_corpus, task_root=lm_eval_tasks, per_family=2), 2
+        RecordSelection(corpus=lm_eval_corpus, task_root=lm_eval_tasks, per_family=2, every=3), 1
     )
-    assert len(records) > 400
+    assert len(records) > 130
     assert find_unexplained(records, KNOWN, *NOT_INSTALLED) == {}
     identical = sum(checks.first is None for checks in records)
     assert identical >= 0.9 * len(records), "too many tasks need packages that are not installed"

@@ -1,4 +1,4 @@
-"""Replay a task of every family of the recorded lmms_eval corpus.
+"""Replay some tasks of the large recorded lmms_eval corpus. `test_shipped_corpus.py` replays every family.
 
 `python -m tools.oracle.replay` replays the whole corpus; `docs/coming-from/lmms-eval.md` has its numbers.
 """
@@ -14,7 +14,7 @@ from tools.oracle.corpus_replay import RecordSelection, replay_in_processes
 
 pytestmark = [pytest.mark.parity, pytest.mark.slow]
 
-KNOWN = {"aime24_figures": "requests"}
+KNOWN: dict[str, str] = {}
 """Intended differences; docs/coming-from/lmms-eval.md explains them."""
 
 NOT_INSTALLED = (
@@ -32,11 +32,11 @@ def needs_packages() -> None:
         pytest.skip(f"not installed: {', '.join(missing)}")
 
 
-def test_a_task_of_every_family_is_identical(lmms_eval_corpus: Path, lmms_eval_tasks: Path) -> None:
+def test_some_tasks_are_identical(lmms_eval_corpus: Path, lmms_eval_tasks: Path) -> None:
     records = replay_in_processes(
-        RecordSelection(corpus=lmms_eval_corpus, task_root=lmms_eval_tasks, per_family=1), 2
+        RecordSelection(corpus=lmms_eval_corpus, task_root=lmms_eval_tasks, per_family=1, every=3), 1
     )
-    assert len(records) > 200
+    assert len(records) > 65
     assert find_unexplained(records, KNOWN, *NOT_INSTALLED) == {}
     identical = sum(checks.first is None for checks in records)
     assert identical >= 0.6 * len(records), "too many tasks need packages that are not installed"

@@ -24,12 +24,12 @@ VARIANTS = {"default", "fs3", "chat", "chat_mt_sys_fs3", "sys_fs2"}
 KNOWN_LM_EVAL = {"webqs": "metrics"}
 """Intended differences; docs/coming-from/lm-eval.md explains them."""
 
-KNOWN_LMMS_EVAL = {"aime24_figures": "requests"}
+KNOWN_LMMS_EVAL: dict[str, str] = {}
 """Intended differences; docs/coming-from/lmms-eval.md explains them."""
 
 
 def replay_corpus(harness: str, tasks: Path) -> list[RecordChecks]:
-    return replay_in_processes(RecordSelection(corpus=CORPORA / harness, task_root=tasks), 2)
+    return replay_in_processes(RecordSelection(corpus=CORPORA / harness, task_root=tasks), 1)
 
 
 def read_families(harness: str) -> Counter[str]:

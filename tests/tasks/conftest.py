@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from assay.core.specs import TaskSpec
+from assay.core.records.specs import TaskSpec
 from assay.tasks.files.task_loader import task_from_config
 from assay.tasks.files.yaml_reader import TaskFile
 from assay.tasks.task import RenderingOptions, Task

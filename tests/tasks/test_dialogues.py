@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from assay.core.dialogues import DialogueResult
 from assay.core.errors import InvalidOption, TaskError
-from assay.core.requests import Generate
+from assay.core.records.dialogues import DialogueResult
+from assay.core.records.requests import Generate
 from assay.tasks.dialogues import check_dialogue
 from assay.tasks.task import Task
 

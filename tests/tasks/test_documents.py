@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from PIL import Image as Pictures
 
-from assay.core.specs import TaskSpec
+from assay.core.records.specs import TaskSpec
 from assay.tasks.task import RenderingOptions, Task
 
 datasets = pytest.importorskip("datasets")

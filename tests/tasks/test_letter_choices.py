@@ -11,7 +11,7 @@ from tests.making import Function, plan_run, write_choices, write_task
 import assay
 from assay.core.errors import AssayError, UnsupportedRequest
 from assay.core.ports import Ability
-from assay.core.requests import Generate, Request
+from assay.core.records.requests import Generate, Request
 from assay.testing import ScriptedModel
 
 WRITER: frozenset[Ability] = frozenset({"generate", "chat"})
@@ -144,7 +144,7 @@ def test_a_group_has_a_line_of_its_own_and_mixes_nothing(workspace: Path) -> Non
 
 
 def _likely() -> Any:
-    from assay.core.responses import LogProbability
+    from assay.core.records.responses import LogProbability
 
     return LogProbability(-1.0, True)
 

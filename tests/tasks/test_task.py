@@ -10,8 +10,8 @@ import pytest
 from PIL import Image as Pictures
 
 from assay.core.errors import AssayError, DatasetError, TaskError
-from assay.core.messages import Image, Text
-from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
+from assay.core.records.messages import Image, Text
+from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood
 from assay.tasks.data.rows import Rows
 from assay.tasks.task import Task
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from assay.core.errors import TaskError
-from assay.core.messages import Image, Message, Prompt, Text
-from assay.core.specs import TaskSpec
+from assay.core.records.messages import Image, Message, Prompt, Text
+from assay.core.records.specs import TaskSpec
 from assay.tasks import task as task_module
 from assay.tasks.files.task_loader import load_task
 from assay.tasks.task import Task, insert_media, open_task

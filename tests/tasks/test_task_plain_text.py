@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assay.core.errors import TaskError
-from assay.core.requests import Request
+from assay.core.records.requests import Request
 from assay.tasks.task import Task
 
 MakeTask = Callable[..., Task]

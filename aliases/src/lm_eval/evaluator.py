@@ -1,5 +1,5 @@
-"""`lm_eval.evaluator`: the import location of `simple_evaluate`."""
+"""`lm_eval.evaluator`: the import location of `simple_evaluate` and `evaluate`."""
 
-from assay_compat.commands.script_api import simple_evaluate
+from assay_compat.commands.script_api import evaluate, simple_evaluate
 
-__all__ = ["simple_evaluate"]
+__all__ = ["evaluate", "simple_evaluate"]

@@ -1,5 +1,9 @@
 """The package name `lmms_eval`, implemented by Assay."""
 
-from assay_compat.commands.script_api import simple_evaluate
+from assay.core.installation import assay_version
+from assay_compat.commands.script_api import evaluate, simple_evaluate
+from assay_compat.plugin import install
 
-__all__ = ["simple_evaluate"]
+install()  # `lmms_eval.api`, `lmms_eval.utils` and `lmms_eval.tasks` come from Assay
+__version__ = assay_version()
+__all__ = ["__version__", "evaluate", "simple_evaluate"]

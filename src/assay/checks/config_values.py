@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from assay.checks.findings import Findings
-from assay.core.specs import TaskSpec
+from assay.core.records.specs import TaskSpec
 
 __all__ = ["check_config_values", "find_token_limits", "is_number"]
 
@@ -17,7 +17,8 @@ _KNOWN_SETTINGS = (
     *_TOKEN_LIMIT_KEYS,
     *(
         "until do_sample temperature top_p top_k min_p num_beams repetition_penalty presence_penalty "
-        "frequency_penalty length_penalty no_repeat_ngram_size seed think_end_token skip_special_tokens stop"
+        "frequency_penalty length_penalty no_repeat_ngram_size seed think_end_token skip_special_tokens stop "
+        "reasoning_effort thinking_budget include_reasoning"
     ).split(),
 )
 _SAMPLERS = ("default", "first_n")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from assay.checks.findings import Findings, collect_errors
 from assay.core.errors import AssayError, DatasetError
-from assay.core.specs import TaskSpec
+from assay.core.records.specs import TaskSpec
 from assay.tasks.task import RenderingOptions, Task, open_task
 
 __all__ = ["DataChecker"]
@@ -32,8 +32,9 @@ _UNREACHABLE_MESSAGES = (
 class DataChecker:
     """Opens the data of many tasks; looks for an unavailable dataset once, not once per task."""
 
-    def __init__(self, data_root: str | None = None) -> None:
+    def __init__(self, data_root: str | None = None, *, allow_data_outside: bool = False) -> None:
         self._data_root = data_root
+        self._allow_data_outside = allow_data_outside
         self._unavailable: dict[str, AssayError] = {}
 
     def open(self, spec: TaskSpec, findings: Findings) -> Task | None:
@@ -45,7 +46,10 @@ class DataChecker:
         opened: list[Task] = []
         with collect_errors(findings, "data", spec):
             try:
-                task = open_task(spec, RenderingOptions(data_root=self._data_root))
+                options = RenderingOptions(
+                    data_root=self._data_root, allow_data_outside=self._allow_data_outside
+                )
+                task = open_task(spec, options)
                 if spec.config.get("class") is not None:
                     _ = task.rows  # a class task may load its data lazily
                 splits = list(task.splits)

@@ -15,9 +15,9 @@ from assay.checks.findings import Findings, Severity
 from assay.checks.generation import list_stop_texts
 from assay.checks.templates import TEMPLATE_KEYS
 from assay.core.errors import AssayError
-from assay.core.messages import Image
-from assay.core.requests import Request
-from assay.core.specs import TaskSpec
+from assay.core.records.messages import Image
+from assay.core.records.requests import Request
+from assay.core.records.specs import TaskSpec
 from assay.tasks.prompts.field_compilers import copy_fields
 from assay.tasks.prompts.templates import find_template_names
 from assay.tasks.task import Task

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from assay.checks.findings import Findings
-from assay.core.specs import TaskSpec
+from assay.core.records.specs import TaskSpec
 from assay.tasks.task import Task
 
 __all__ = ["check_example_pool", "check_example_source"]
@@ -28,7 +28,8 @@ def find_example_split(spec: TaskSpec) -> str | None:
 
 
 def check_example_source(spec: TaskSpec, findings: Findings) -> None:
-    """Report examples drawn from the evaluated split. Needs no data."""
+    """Report ignored keys and examples drawn from the evaluated split. Needs no data."""
+    _check_ignored_keys(spec, findings)
     if spec.output_type.scores_whole_text or spec.config.get("class") is not None:
         return
     split = find_example_split(spec)
@@ -47,6 +48,26 @@ def check_example_source(spec: TaskSpec, findings: Findings) -> None:
         ),
         "set another `fewshot_split`, or list examples in `fewshot_config: {samples: [...]}`",
     )
+
+
+def _check_ignored_keys(spec: TaskSpec, findings: Findings) -> None:
+    """Report keys of `fewshot_config` that the harness of the task ignores."""
+    given = spec.config.get("fewshot_config")
+    named = [key for key, value in given.items() if value is not None] if isinstance(given, Mapping) else []
+    for key in sorted(spec.dialect.ignored_fewshot_keys.intersection(named)):
+        findings.warning(
+            "no-effect",
+            f"lmms-eval ignores `{key}` in `fewshot_config`: examples use the keys of the task itself",
+            spec.place("fewshot_config"),
+            "delete the key, or set `dialect: lm_eval`",
+        )
+    if spec.fewshot.samples is not None and (spec.fewshot.split or spec.fewshot_split):
+        findings.warning(
+            "no-effect",
+            "the examples in `fewshot_config: {samples: …}` are not used, because `fewshot_split` takes precedence",
+            spec.place("fewshot_config"),
+            "delete `fewshot_split` to use them",
+        )
 
 
 def check_example_pool(task: Task, findings: Findings) -> bool:

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from assay.checks.findings import Findings
-from assay.core.specs import FilterStep, PipelineSpec, TaskSpec
+from assay.core.records.specs import FilterStep, PipelineSpec, TaskSpec
 
 __all__ = ["check_filters"]
 

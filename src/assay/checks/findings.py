@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from assay.core.errors import AssayError, ErrorGroup
-from assay.core.specs import TaskSpec
+from assay.core.installation import merge_install_commands
+from assay.core.records.specs import TaskSpec
 from assay.user_code.errors import wrap_user_errors
 
 __all__ = ["FINDING_KINDS", "Finding", "Findings", "Report", "Severity", "Subject", "collect_errors"]
@@ -115,6 +116,12 @@ class Report:
         """Return the number of findings of each kind, most frequent first."""
         return dict(Counter(finding.kind for finding in self._iter_findings()).most_common())
 
+    def install_command(self) -> str:
+        """Return one pip command for all missing packages; empty if none is missing."""
+        return merge_install_commands(
+            finding.hint for finding in self._iter_findings() if finding.kind == "package"
+        )
+
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON-compatible data."""
         return {
@@ -138,6 +145,7 @@ class Report:
             ],
             "counts": self.counts(),
             "kinds": self.kinds(),
+            "install": self.install_command(),
         }
 
     def _iter_findings(self) -> Iterable[Finding]:
@@ -158,7 +166,7 @@ FINDING_KINDS: Mapping[str, str] = {
     "choice-not-a-template": "a choice in a list that looks like a template but is used as plain text",
     "column": "a name in a template, or a single word, that is not a column",
     "scoring": "an unknown metric, aggregation or filter, or an argument it does not accept",
-    "metric-fit": "a metric that the output type never reports, or an aggregation that does not fit the metric",
+    "metric-fit": "a task without metrics, a metric that the output type or `process_results` never reports, or an aggregation that does not fit the metric",
     "metric-key": "a misspelt key of a metric",
     "repeated-metric": "a metric listed twice",
     "unsaid": "a custom metric without `aggregation` or `higher_is_better`",
@@ -174,6 +182,7 @@ FINDING_KINDS: Mapping[str, str] = {
     "max-tokens": "a token limit that is too small for the targets, or several limits",
     "no-effect": "settings that the task does not use",
     "no-target": "the task defines no target",
+    "target-not-an-answer": "the target is not a complete answer, as the task says",
     "empty-prompt": "an empty prompt",
     "data": "the dataset cannot be loaded, or `process_docs` fails",
     "split": "a split that does not exist or has no documents",
@@ -192,6 +201,7 @@ FINDING_KINDS: Mapping[str, str] = {
     "member": "a member that does not exist",
     "cycle": "a group that contains itself",
     "group-metric": "a metric or pipeline that no member reports",
+    "cluster": "a column that looks like a cluster of documents, or a `cluster_key` that is not a column",
     "check": "an error in task code during the check",
 }
 """The kinds of findings and what they mean."""

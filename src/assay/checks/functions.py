@@ -14,7 +14,8 @@ from typing import Any
 
 from assay.checks.findings import Findings
 from assay.core.errors import AssayError, MissingPackage, TaskError
-from assay.core.specs import TaskSpec
+from assay.core.installation import find_distribution_name
+from assay.core.records.specs import TaskSpec
 from assay.tasks.files.helper_functions import HelperFunction
 
 __all__ = ["BrokenFunctions", "FunctionChecker", "find_functions", "find_missing_packages"]
@@ -77,25 +78,32 @@ class FunctionChecker:
         """Check every function of a task and return those that cannot be loaded."""
         broken = BrokenFunctions()
         reported: set[tuple[str, str]] = set()
+        missing: set[str] = set()
         for place, function in find_functions(spec.config):
             try:
                 loaded = self._load(function, place)
             except AssayError as error:
                 broken.key_paths.add(place)
-                if _get_module_key(function) not in reported:
+                is_known = isinstance(error, MissingPackage) and error.hint in missing
+                if _get_module_key(function) not in reported and not is_known:
                     _report_error(error, findings)
+                if isinstance(error, MissingPackage):
+                    missing.add(error.hint)
                 if _get_module_key(function) in self._failed:
                     reported.add(_get_module_key(function))
                     broken.has_broken_file = True
                 continue
             self._check_call(spec, place, function, loaded, findings)
             for package, line in find_missing_packages(function):
-                findings.warning(
-                    "package",
-                    f"the helper `{function.reference}` imports `{package}`, which is not installed",
-                    f"{function.path}:{line}",
-                    f"pip install {package}",
-                )
+                install = f"pip install {find_distribution_name(package)}"
+                if install not in missing:
+                    findings.warning(
+                        "package",
+                        f"the helper `{function.reference}` imports `{package}`, which is not installed",
+                        f"{function.path}:{line}",
+                        install,
+                    )
+                missing.add(install)
         return broken
 
     def _load(self, function: HelperFunction, place: str) -> Callable[..., Any]:

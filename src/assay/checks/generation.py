@@ -8,7 +8,7 @@ from typing import Any
 from assay.checks.config_values import find_token_limits, is_number
 from assay.checks.findings import Findings
 from assay.checks.functions import BrokenFunctions
-from assay.core.specs import TaskSpec
+from assay.core.records.specs import TaskSpec
 from assay.tasks.dialogues import MAX_STEPS_KEY, ROUND_ARGUMENTS, accepts_round_arguments
 
 __all__ = ["check_dialogue_keys", "check_generation", "list_stop_texts"]
@@ -29,6 +29,13 @@ def check_generation(spec: TaskSpec, findings: Findings) -> None:
             "the task executes code written by the model",
             spec.place("unsafe_code"),
             "a run needs --confirm_run_unsafe_code",
+        )
+    if not spec.target_is_answer:
+        findings.note(
+            "target-not-an-answer",
+            "the target is not a complete answer: the filters or the task code expect more than it contains",
+            spec.place("metadata"),
+            "`--model oracle` does not get the full score",
         )
     if not spec.output_type.generates_text:
         if spec.repeats > 1:

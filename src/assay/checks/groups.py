@@ -10,7 +10,7 @@ from typing import Any
 
 from assay.checks.findings import Findings
 from assay.core.errors import AssayError, UnknownName
-from assay.core.specs import GroupMetric
+from assay.core.records.specs import GroupMetric
 from assay.stats.aggregations import AGGREGATIONS
 from assay.tasks.files.index import IndexEntry, TaskIndex
 from assay.tasks.files.task_loader import TASK_KEYS, parse_group_metrics

@@ -11,22 +11,15 @@ from typing import Any
 from assay.checks.findings import Findings, collect_errors
 from assay.checks.functions import BrokenFunctions
 from assay.core.errors import ErrorGroup, UnknownName
-from assay.core.specs import MetricSpec, TaskSpec
+from assay.core.records.specs import MetricSpec, TaskSpec
 from assay.models import MODELS
 from assay.scoring.metrics import METRICS
 from assay.scoring.metrics.aggregated import return_pair
-from assay.scoring.scorer import Scorer
+from assay.scoring.result_keys import find_metrics_without_values
+from assay.scoring.scorer import Scorer, is_unknown_aggregation_allowed
+from assay.stats.aggregations import AGGREGATIONS
 
 __all__ = ["check_scoring", "list_metric_names"]
-
-_REPORTABLE_METRICS: Mapping[str, frozenset[str]] = {
-    "loglikelihood": frozenset(("acc", "perplexity", "bypass")),
-    "loglikelihood_rolling": frozenset(("word_perplexity", "byte_perplexity", "bits_per_byte", "bypass")),
-    "multiple_choice": frozenset(
-        "acc acc_norm acc_bytes acc_mutual_info exact_match f1 mcc brier_score likelihood bypass".split()
-    ),
-}
-"""Metrics that tasks of an output type can report; output types that generate text are not listed."""
 
 _PAIR_METRICS: Mapping[str, frozenset[str]] = {
     "loglikelihood_rolling": frozenset(("word_perplexity", "byte_perplexity", "bits_per_byte")),
@@ -59,6 +52,11 @@ def check_scoring(spec: TaskSpec, broken: BrokenFunctions, findings: Findings) -
                 one for one in several.errors if not (broken.has_broken_file and isinstance(one, UnknownName))
             ]
             findings.add_exception("scoring", ErrorGroup(kept))
+    wrong: set[str] = set()
+    with collect_errors(findings, "metric-fit", spec):
+        for error in [] if "process_results" in broken.key_paths else find_metrics_without_values(spec):
+            findings.error("metric-fit", error.what, error.where, error.hint)
+            wrong.add(error.where)
     seen: set[str] = set()
     for index, entry in enumerate(spec.metrics):
         where = entry.where or spec.place(f"metric_list[{index}]")
@@ -67,9 +65,9 @@ def check_scoring(spec: TaskSpec, broken: BrokenFunctions, findings: Findings) -
                 "repeated-metric", f"the metric `{entry.name}` is listed twice; the last entry is used", where
             )
         seen.add(entry.name)
-        _check_entry(entry, where, findings)
+        _check_entry(spec, entry, where, findings)
         _check_undeclared(spec, entry, where, findings)
-        if spec.process_results is None and isinstance(entry.metric, str):
+        if where not in wrong and spec.process_results is None and isinstance(entry.metric, str):
             _check_fit(spec, entry, where, findings)
 
 
@@ -97,9 +95,20 @@ def _remove_broken_entries(spec: TaskSpec, broken: set[str]) -> TaskSpec:
     return replace(spec, metrics=tuple(metrics), pipelines=tuple(pipelines))
 
 
-def _check_entry(entry: MetricSpec, where: str, findings: Findings) -> None:
+def _check_entry(spec: TaskSpec, entry: MetricSpec, where: str, findings: Findings) -> None:
     higher: Any = entry.higher_is_better
     aggregation: Any = entry.aggregation
+    if (
+        isinstance(aggregation, str)
+        and aggregation not in AGGREGATIONS
+        and is_unknown_aggregation_allowed(spec)
+    ):
+        findings.warning(
+            "scoring",
+            f"no aggregation is called `{aggregation}`: the metric has no score if `process_results` returns it",
+            where,
+            "`assay ls aggregations` shows all",
+        )
     if higher is not None and not isinstance(higher, bool):
         findings.error("key", f"`higher_is_better` must be true or false, not {higher!r}", where)
     if aggregation is not None and not isinstance(aggregation, str) and not callable(aggregation):
@@ -147,17 +156,10 @@ def _check_fit(spec: TaskSpec, entry: MetricSpec, where: str, findings: Findings
     name, kind = entry.name, spec.output_type
     if "judge" in entry.arguments:
         return
-    reported = _REPORTABLE_METRICS.get(kind)
-    if reported is not None and name in METRICS and name not in reported:
-        others = ", ".join(sorted(reported - {"bypass"}))
-        findings.error(
-            "metric-fit", f"a {kind} task never reports `{name}`", where, f"it can report: {others}"
-        )
-        return
     if name not in METRICS:
         return
     known = METRICS.get(name)
-    generates = kind not in _REPORTABLE_METRICS
+    generates = kind.generates_text
     uses_hub = entry.arguments.get("hf_evaluate") is True
     pair = (
         known.function is return_pair and not uses_hub

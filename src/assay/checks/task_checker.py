@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 
+from assay.checks.cluster_columns import check_cluster_columns
 from assay.checks.config_values import check_config_values
 from assay.checks.data import DataChecker
 from assay.checks.documents import check_documents
@@ -21,7 +22,7 @@ from assay.checks.groups import CheckJob, ReportedMetrics
 from assay.checks.scoring import check_scoring, list_metric_names
 from assay.checks.task_file import PartialTask, read_partial_task
 from assay.checks.templates import check_templates
-from assay.core.specs import TaskSpec
+from assay.core.records.specs import TaskSpec
 
 __all__ = ["CheckOptions", "CheckResult", "TaskChecker"]
 
@@ -38,6 +39,9 @@ class CheckOptions:
     """Whether to open datasets; if not, only checks that need no documents run."""
 
     data_root: str | None = None
+    allow_data_outside: bool = False
+    """Whether data files may be outside the folder of the task, `data_root` and the working directory."""
+
     documents: int = 5
     """Number of documents to render per task."""
 
@@ -59,7 +63,7 @@ class TaskChecker:
     def __init__(self, options: CheckOptions) -> None:
         self.options = options
         self._functions = FunctionChecker()
-        self._data = DataChecker(options.data_root)
+        self._data = DataChecker(options.data_root, allow_data_outside=options.allow_data_outside)
 
     def check(self, job: CheckJob) -> CheckResult:
         """Check one task. Never raises an exception of task code."""
@@ -99,6 +103,7 @@ class TaskChecker:
             _ = len(task.rows)
             if check_example_pool(task, findings):
                 check_documents(task, self.options.documents, findings)
+                check_cluster_columns(task, findings)
 
 
 def _collect_reported_metrics(task: PartialTask) -> ReportedMetrics:

@@ -14,8 +14,9 @@ import yaml
 
 from assay.checks.findings import Findings
 from assay.core.errors import AssayError, ErrorGroup
-from assay.core.specs import TaskSpec
+from assay.core.records.specs import TaskSpec
 from assay.tasks.files.task_loader import task_from_config
+from assay.tasks.files.yaml_aliases import check_depth
 from assay.tasks.files.yaml_reader import TaskFile, read_task_file
 
 __all__ = ["PartialTask", "read_partial_task"]
@@ -107,6 +108,7 @@ def _find_repeated_keys(path: str) -> tuple[tuple[str, int], ...]:
     if max(Counter(_KEY.findall(text)).values(), default=0) < 2:
         return ()  # fast path: no key name appears twice
     try:
+        check_depth(text)
         node = yaml.compose(text, Loader=_Loader)
     except (yaml.YAMLError, RecursionError):
         return ()

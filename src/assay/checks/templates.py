@@ -8,7 +8,7 @@ from typing import Any
 
 from assay.checks.findings import Findings
 from assay.core.errors import AssayError
-from assay.core.specs import TaskSpec
+from assay.core.records.specs import TaskSpec
 from assay.tasks.prompts.field_compilers import TEMPLATE_MARKUP, find_unrendered_template
 from assay.tasks.prompts.templates import compile_template
 

@@ -16,12 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from assay.core.dialogues import Dialogue, DialogueResult
-from assay.core.documents import Document
 from assay.core.errors import InvalidOption, TaskError
-from assay.core.messages import Message, Part, Prompt, Text
-from assay.core.requests import Generate, Settings
-from assay.core.specs import TaskSpec
+from assay.core.records.dialogues import Dialogue, DialogueResult
+from assay.core.records.documents import Document
+from assay.core.records.messages import Message, Part, Prompt, Text
+from assay.core.records.requests import Generate, Settings
+from assay.core.records.specs import TaskSpec
 from assay.tasks.documents import TaskDocuments
 from assay.tasks.files.helper_functions import HelperFunction
 from assay.tasks.prompts.field_compilers import copy_fields
@@ -357,7 +357,7 @@ class AgentTrace:
     def _with_steps(self, final: Any) -> Any:
         try:
             said = json.loads(final)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RecursionError):
             return final
         if not isinstance(said, dict):
             return final

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from assay.core.codec import to_plain
 from assay.core.fingerprints import canonical_json, digest_json, digest_text
-from assay.core.specs import TaskSpec
+from assay.core.records.codec import to_plain
+from assay.core.records.specs import TaskSpec
 from assay.tasks.task import Task
 
 __all__ = ["digest_data", "digest_spec"]

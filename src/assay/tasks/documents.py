@@ -9,10 +9,10 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from assay.core.documents import Document
 from assay.core.errors import DatasetError, InvalidOption
-from assay.core.requests import Settings
-from assay.core.specs import TaskSpec
+from assay.core.records.documents import Document
+from assay.core.records.requests import Settings
+from assay.core.records.specs import TaskSpec
 from assay.tasks.data.media_columns import decode_media_lazily, disable_missing_decoders
 from assay.tasks.data.rows import Rows, Split, iterate_rows
 from assay.tasks.data.splits import load_splits
@@ -51,6 +51,9 @@ class RenderingOptions:
     """Whether `process_results` gets media columns even if the task does not request them."""
 
     data_root: str | None = None
+    allow_data_outside: bool = False
+    """Whether data files may be outside the folder of the task, `data_root` and the working directory."""
+
     trust_remote_code: bool = False
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
@@ -95,7 +98,10 @@ class TaskDocuments:
         if self._splits_override is not None:
             return self._splits_override
         return load_splits(
-            self.spec, data_root=self.rendering.data_root, trust_remote_code=self.rendering.trust_remote_code
+            self.spec,
+            data_root=self.rendering.data_root,
+            trust_remote_code=self.rendering.trust_remote_code,
+            allow_data_outside=self.rendering.allow_data_outside,
         )
 
     @cached_property

@@ -23,7 +23,7 @@ from string import ascii_uppercase
 from typing import Any
 
 from assay.core.errors import TaskError, UnsupportedRequest
-from assay.core.specs import (
+from assay.core.records.specs import (
     FewshotSpec,
     FilterStep,
     GroupMetric,

@@ -12,12 +12,12 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
-from assay.core.dialogues import Dialogue
-from assay.core.documents import Document
 from assay.core.errors import TaskError
-from assay.core.messages import Media, Message, Part, Prompt, Text
-from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
-from assay.core.specs import OutputType, TaskSpec
+from assay.core.records.dialogues import Dialogue
+from assay.core.records.documents import Document
+from assay.core.records.messages import Media, Message, Part, Prompt, Text
+from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
+from assay.core.records.specs import OutputType, TaskSpec
 from assay.tasks.data.rows import Split
 from assay.tasks.dialogues import open_dialogue, request_settings
 from assay.tasks.documents import RenderingOptions, TaskDocuments
@@ -194,9 +194,9 @@ class Task(TaskDocuments):
         if self.multimodal.is_active:
             return self._multimodal_prompts(fields, examples)
         spec = self.spec
-        system = join_texts(
-            self.rendering.system_instruction, self._make_description(fields) or "", spec.fewshot_delimiter
-        )
+        if spec.dialect.drops_context_of_inputs and self.shape[0]:
+            return [Prompt.of_text(choice) for choice in self.choices(fields) or ()]
+        system = self._join_system(self._make_description(fields) or "")
         turns = [Turn("system", system), *examples] if system else list(examples)
         prefix = self._make_prefix(fields)
         where = spec.place("doc_to_text")
@@ -268,9 +268,15 @@ class Task(TaskDocuments):
         example_text = "".join([turn.content + turn.delimiter for turn in examples])
         if not self.spec.description and not self.rendering.system_instruction:
             return example_text + question
-        description = self._make_description(fields) or ""
-        system = join_texts(self.rendering.system_instruction, description, self.spec.fewshot_delimiter)
+        system = self._join_system(self._make_description(fields) or "")
         return system + example_text + question
+
+    def _join_system(self, description: str) -> str:
+        """Join the system instruction of the run and the description of the task."""
+        instruction, delimiter = self.rendering.system_instruction, self.spec.fewshot_delimiter
+        if instruction and description and self.spec.dialect.always_delimits_description:
+            return f"{instruction}{delimiter}{description}"
+        return join_texts(instruction, description, delimiter)
 
     def _with_media(self, prompt: Prompt, fields: Fields) -> Prompt:
         """Insert the media of `doc_to_image` and `doc_to_audio` of lm_eval."""

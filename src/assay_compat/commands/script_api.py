@@ -8,7 +8,7 @@ from typing import Any
 
 from assay.core.errors import InvalidOption
 
-__all__ = ["TaskManager", "simple_evaluate"]
+__all__ = ["TaskManager", "evaluate", "get_task_dict", "simple_evaluate"]
 
 _IGNORED_OPTIONS = frozenset(
     "max_batch_size cache_requests rewrite_requests_cache delete_requests_cache check_integrity write_out verbosity"
@@ -100,6 +100,21 @@ def simple_evaluate(
     return results
 
 
+def get_task_dict(
+    task_name_list: str | Iterable[Any], task_manager: TaskManager | None = None, task_type: str = ""
+) -> dict[str, Any]:
+    """Return the tasks for `evaluate`, by name, with the index that they come from."""
+    names = _validate_tasks(task_name_list)
+    return {name: task_manager or TaskManager() for name in names}
+
+
+def evaluate(lm: Any, task_dict: Mapping[str, Any], **options: Any) -> dict[str, Any]:
+    """Evaluate a model object on the tasks of `get_task_dict`; return results with the keys of lm-eval."""
+    managers = [value for value in task_dict.values() if isinstance(value, TaskManager)]
+    manager = managers[0] if managers else None
+    return simple_evaluate(lm, tasks=list(task_dict), task_manager=manager, **options)
+
+
 def _translate_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Translate arguments of `simple_evaluate` to options of `assay.run`."""
     settings: dict[str, Any] = {}
@@ -150,11 +165,12 @@ def _validate_tasks(tasks: Iterable[Any] | str | None) -> list[str]:
 def _wrap_model(model: Any, settings: dict[str, Any]) -> Any:
     """Wrap an lm-eval model object; its responses are not shared through the cache."""
     from assay.core.ports import Model
-    from assay_compat.commands.lm_eval_model import LmEvalModel
+    from assay_compat.models.lm_eval_model import LmEvalModel
+    from assay_compat.models.lmms_eval_model import LmmsEvalModel, is_lmms_class
 
     if isinstance(model, Model):
         return model
     settings["no_cache"] = True
     if settings.pop("use_cache", None):
         sys.stderr.write("note: use_cache: responses of a model object are stored only in its run\n")
-    return LmEvalModel(model)
+    return LmmsEvalModel(model) if is_lmms_class(type(model)) else LmEvalModel(model)

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from assay.core.fingerprints import digest_text
-from assay.core.messages import Image, Message, Part, Prompt, Role, Text
 from assay.core.ports import Model
-from assay.core.requests import Generate, Settings
-from assay.core.responses import Failure, Outcome
+from assay.core.records.messages import Image, Message, Part, Prompt, Role, Text
+from assay.core.records.requests import Generate, Settings
+from assay.core.records.responses import Failure, Outcome
 from assay.engine.judging.context import DocumentJudgeContext, current_judge_context
 from assay_compat.llm_judge.endpoints import EndpointModel, to_data_url
 

@@ -19,16 +19,17 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay.core.messages import Message, Text
 from assay.core.ports import Traits
-from assay.core.requests import Generate, Request
-from assay.core.responses import Failure, Finish, Outcome, Response, Usage
-from assay.core.secrets import register_secret
+from assay.core.records.messages import Message, Text
+from assay.core.records.requests import Generate, Request
+from assay.core.records.responses import Failure, Outcome, Response, Usage
+from assay.models.credentials import check_key
+from assay.models.finish_reasons import OPENAI, GenerationFailed, raise_reported_error
 from assay.models.prices import build_billed_name
 
 __all__ = ["Endpoint", "EndpointModel", "build_openai_endpoint", "find_missing_setting"]
 
-_FINISHES: Mapping[str, Finish] = {"stop": "stop", "length": "length", "content_filter": "refused"}
+_MAX_BODY_BYTES = 64 * 2**20
 _RETRYABLE_STATUS = frozenset((408, 409, 425, 429))
 
 
@@ -75,7 +76,11 @@ class Endpoint:
             except urllib.error.URLError as error:
                 kind = "timeout" if isinstance(error.reason, TimeoutError) else "connection"
                 failure = Failure(request_id="", kind=kind, message=str(error.reason), attempts=attempt)
-            except (OSError, ValueError) as error:
+            except GenerationFailed as error:
+                failure = Failure(request_id="", kind=error.kind, message=str(error), attempts=attempt)
+                if not error.transient:
+                    return failure
+            except (OSError, ValueError, RecursionError) as error:
                 failure = Failure(
                     request_id="",
                     kind="server error",
@@ -93,9 +98,17 @@ class Endpoint:
             headers={"Content-Type": "application/json", **self.headers},
         )
         with urllib.request.urlopen(request, timeout=self.timeout_s) as answer:
-            content = json.loads(answer.read())
+            body = answer.read(_MAX_BODY_BYTES + 1)
+        if len(body) > _MAX_BODY_BYTES:
+            raise ValueError(f"the response is larger than {_MAX_BODY_BYTES // 2**20} MB")
+        content = json.loads(body)
         if not isinstance(content, dict):
             raise ValueError("the response is not a JSON object")
+        raise_reported_error(content)
+        for choice in content.get("choices") or ():
+            if isinstance(choice, dict):
+                raise_reported_error(choice, " for this choice")
+                OPENAI.classify(choice.get("finish_reason"))
         return content
 
 
@@ -168,7 +181,7 @@ class EndpointModel:
         return Response(
             request_id=request.id,
             value=text or "",
-            finish=_FINISHES.get(choice.get("finish_reason") or "", ""),
+            finish=OPENAI.classify(choice.get("finish_reason")),
             usage=Usage(usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0)
             if usage
             else None,
@@ -184,7 +197,8 @@ def build_openai_endpoint(model: str, **limits: Any) -> Endpoint:
     base = (
         os.environ.get("OPENAI_API_URL") or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
     )
-    headers = {"Authorization": f"Bearer {register_secret(os.environ.get('OPENAI_API_KEY', ''))}"}
+    key = check_key(os.environ.get("OPENAI_API_KEY", "").strip(), where="environment variable OPENAI_API_KEY")
+    headers = {"Authorization": f"Bearer {key}"}
     return Endpoint(url=build_chat_url(base), model=model, headers=headers, **limits)
 
 

@@ -106,7 +106,7 @@ class ResponseParser:
         found = re.search(r"\{.*\}", response, re.DOTALL) if isinstance(response, str) else None
         try:
             return json.loads(found.group()) if found else {}
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
 
 

@@ -7,7 +7,7 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-from assay.core.secrets import register_secret
+from assay.models.credentials import check_key
 from assay_compat.llm_judge.calls import JudgeCall, JudgeReply, find_run_judge, image_from_value
 from assay_compat.llm_judge.endpoints import Endpoint, EndpointModel, build_chat_url, build_openai_endpoint
 from assay_compat.llm_judge.protocol import Request, Response, ServerConfig
@@ -120,7 +120,11 @@ class AzureOpenAIProvider(_JudgeServer):
         version = os.getenv("API_VERSION", "2024-02-15-preview")
         base = os.environ["AZURE_ENDPOINT"].rstrip("/")
         url = f"{base}/openai/deployments/{config.model_name}/chat/completions?api-version={version}"
-        headers = {"api-key": register_secret(os.environ["AZURE_API_KEY"])}
+        headers = {
+            "api-key": check_key(
+                os.environ["AZURE_API_KEY"].strip(), where="environment variable AZURE_API_KEY"
+            )
+        }
         return Endpoint(url=url, model=config.model_name, headers=headers, **limits)
 
 

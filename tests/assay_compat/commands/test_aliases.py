@@ -135,3 +135,24 @@ def test_helpers_can_import_lm_eval_with_aliases(workspace: Path) -> None:
     )
     done = run(workspace, "lm_eval", "--model", "embedded", "--tasks", "own", "--include_path", "tasks")
     assert done.returncode == 0, done.stderr
+
+
+def test_a_script_evaluates_its_own_model_and_prints_the_table(workspace: Path) -> None:
+    script = (
+        "import lm_eval\n"
+        "from lm_eval.api.model import LM\n"
+        "from lm_eval.tasks import TaskManager, get_task_dict\n"
+        "from lm_eval.utils import make_table\n"
+        "class Fixed(LM):\n"
+        "    def generate_until(self, requests): return ['= 3' for one in requests]\n"
+        "    def loglikelihood(self, requests): ...\n"
+        "    def loglikelihood_rolling(self, requests): ...\n"
+        "tasks = get_task_dict(['quickstart_addition'], TaskManager())\n"
+        "results = lm_eval.evaluate(lm=Fixed(), task_dict=tasks, limit=2)\n"
+        "print(lm_eval.__version__)\n"
+        "print(make_table(results))\n"
+    )
+    (workspace / "script.py").write_text(script)
+    done = run(workspace, "script")
+    assert done.returncode == 0, done.stderr
+    assert "|quickstart_addition|" in done.stdout and "|get-sum" in done.stdout

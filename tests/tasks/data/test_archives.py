@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from assay.core.errors import DatasetError
-from assay.core.specs import TaskSpec
+from assay.core.records.specs import TaskSpec
 from assay.tasks.data.archives import find_media_folder, prepare_media
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assay.core.errors import DatasetError
-from assay.core.specs import TaskSpec
+from assay.core.records.specs import TaskSpec
 from assay.tasks.data import hf_datasets
 from assay.tasks.data.hf_datasets import load_hf_dataset
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from assay.core.errors import AssayError, DatasetError, InvalidOption
-from assay.core.specs import TaskSpec
+from assay.core.records.specs import TaskSpec
 from assay.tasks.data.rows import Rows, Split
 from assay.tasks.data.splits import load_splits
 from assay.tasks.task import Task

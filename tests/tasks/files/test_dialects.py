@@ -10,7 +10,7 @@ import pytest
 
 from assay.core.dialects import Dialect
 from assay.core.errors import TaskError
-from assay.core.specs import TaskSpec
+from assay.core.records.specs import TaskSpec
 from assay.tasks.files.dialects import detect_dialect
 from assay.tasks.files.task_loader import load_task, parse_group_metrics, task_from_config
 from assay.tasks.files.yaml_reader import TaskFile, read_task_file

@@ -371,3 +371,22 @@ def test_a_tag_with_a_prefix_has_the_tasks_of_that_root_only(write: Write, tmp_p
     selection = select_tasks(["easy"], index)
     assert sorted(selection.tasks) == ["more", "sums"]
     assert "`lmms_eval/easy` for the others" in selection.notes[0]
+
+
+def test_a_member_defined_in_place_may_include_a_file(write: Write, chosen: Callable[..., Selection]) -> None:
+    write("tasks/_base_yaml", f"{LEAST}doc_to_text: included\n")
+    write(
+        "tasks/g.yaml",
+        "group: g\ntask:\n  - task: inline\n    include: _base_yaml\n    doc_to_target: own\n",
+    )
+    spec = chosen("g").tasks["g::inline"]
+    assert (spec.doc_to_text, spec.doc_to_target, spec.test_split) == ("included", "own", "test")
+
+
+def test_a_group_defined_in_place_may_have_the_name_of_a_tag(
+    write: Write, chosen: Callable[..., Selection]
+) -> None:
+    write("tasks/g.yaml", "group: g\ntask:\n  - group: small\n    task: [small]\n")
+    selection = chosen("g")
+    assert selection.leaves("g") == ["a", "b"]
+    assert list(selection.groups) == ["g::small", "g"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay.core.errors import AssayError, ErrorGroup, TaskError
-from assay.core.specs import TaskSpec
+from assay.core.records.specs import TaskSpec
 from assay.tasks.files.task_loader import TASK_KEYS, load_task, parse_group_metrics
 
 Write = Callable[..., Path]
@@ -496,3 +496,19 @@ def test_the_self_consistency_example_of_the_guide_loads(load: Load) -> None:
     assert spec.repeats == 64
     assert [len(pipeline.steps) for pipeline in spec.pipelines] == [2, 4]
     assert spec.pipelines[0].steps[0].arguments["regex_pattern"] == "The answer is (\\-?[0-9\\.\\,]*[0-9]+)"
+
+
+def test_keys_of_older_versions_are_known(load: Load) -> None:
+    spec = load("group: g\ngroup_alias: A Group\nmodel_specific_prompt_kwargs: {default: {pre_prompt: x}}")
+    assert spec.tags == ("g",)
+    assert spec.lmms_eval_specific_kwargs == {"default": {"pre_prompt": "x"}}
+    assert spec.dialect == "lmms_eval"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("", None), ("generation_kwargs: {max_gen_toks: 5}", [None])],
+    ids=["default", "settings"],
+)
+def test_a_delimiter_of_null_is_no_stop_string(load: Load, text: str, expected: Any) -> None:
+    assert load(f"fewshot_delimiter: null\n{text}").generation_kwargs["until"] == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from assay.core.errors import TaskError
 from assay.tasks.prompts import fewshot_pool
 from assay.tasks.prompts.fewshot_pool import FewshotSampler, cache_examples
 from assay.tasks.prompts.turns import Turn
+from assay.tasks.task import Task
 
 POOL = [{"n": number} for number in range(20)]
 
@@ -119,3 +121,45 @@ def test_an_unknown_sampler_is_refused() -> None:
     with pytest.raises(TaskError, match="`balanced`") as caught:
         FewshotSampler("balanced", POOL, 1, where="a.yaml:5")
     assert "first_n" in caught.value.hint
+
+
+LMMS: dict[str, Any] = {
+    "dialect": "lmms_eval",
+    "splits": {"train": [{"q": "T1", "a": "1"}, {"q": "T2", "a": "2"}]},
+    "training_split": "train",
+    "num_fewshot": 1,
+}
+
+
+def first_context(task: Task) -> str:
+    (_, (request, *_)) = next(task.render())
+    return request.prompt.text
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        {"doc_to_text": "other {{q}}"},
+        {"doc_to_target": "other {{a}}"},
+        {"fewshot_delimiter": "##", "target_delimiter": "--"},
+        {"samples": [{"q": "S", "a": "s"}]},
+        {"gen_prefix": "So"},
+        {"split": "test"},
+    ],
+    ids=lambda key: next(iter(key)),
+)
+def test_lmms_eval_reads_only_the_sampler(make_task: Callable[..., Task], key: dict[str, Any]) -> None:
+    task = make_task(**LMMS, fewshot_config={"sampler": "first_n", **key})
+    assert first_context(task) == "T1 1\n\nQ0"
+
+
+def test_lmms_eval_keeps_the_delimiter_when_no_example_remains(make_task: Callable[..., Task]) -> None:
+    same = {**LMMS, "splits": {"train": [{"q": "Q0", "a": "A0"}]}}
+    task = make_task(**same, fewshot_config={"sampler": "first_n"})
+    assert first_context(task) == "\n\nQ0"
+
+
+def test_lmms_eval_needs_as_many_examples_as_it_draws(make_task: Callable[..., Task]) -> None:
+    task = make_task(**{**LMMS, "num_fewshot": 3}, fewshot_config={"sampler": "default"})
+    with pytest.raises(TaskError, match="needs 3 few-shot examples, but the pool has 2"):
+        first_context(task)

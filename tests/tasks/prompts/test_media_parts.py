@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image as Pictures
 
 from assay.core.errors import DatasetError
-from assay.core.messages import Audio, Image, Video
+from assay.core.records.messages import Audio, Image, Video
 from assay.tasks.prompts.media_parts import to_audio_part, to_image_part, to_media_part, to_video_part
 
 Write = Callable[..., Path]

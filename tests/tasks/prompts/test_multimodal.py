@@ -8,7 +8,7 @@ import pytest
 from PIL import Image as Pictures
 
 from assay.core.errors import TaskError
-from assay.core.messages import Image, Prompt, Text
+from assay.core.records.messages import Image, Prompt, Text
 from assay.tasks.prompts.multimodal import select_model_keywords
 from assay.tasks.task import Task
 

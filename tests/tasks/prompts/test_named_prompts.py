@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assay.core.errors import MissingPackage, TaskError
-from assay.core.specs import TaskSpec
+from assay.core.records.specs import TaskSpec
 from assay.tasks.data.rows import Rows
 from assay.tasks.task import Task
 

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from assay.core.errors import TaskError
-from assay.core.messages import Prompt
+from assay.core.records.messages import Prompt
 from assay.tasks.prompts.turns import Turn, build_question_turns, join_texts, prompt_from_turns
 
 POOL = [{"n": number} for number in range(20)]
@@ -103,10 +104,8 @@ def test_the_turns_of_a_question(
     [
         (5, None, None, "the question must be text"),
         (None, None, None, "the question must be text"),
-        ("Q", 5, None, "answer of a few-shot example must be text"),
-        ("Q", 1.5, None, "answer of a few-shot example must be text"),
         ("Q", 2, ["x", "y"], "choice 2 of 2"),
-        ("Q", [5], None, "answer of a few-shot example must be text"),
+        ("Q", [None], None, "answer of a few-shot example must be text"),
         ("Q", {"a": 1}, None, "answer of a few-shot example must be text"),
     ],
 )
@@ -167,3 +166,17 @@ def test_turns_become_a_text_a_chat_or_one_message(turns: Any, text: str, severa
     one = prompt_from_turns(turns, chat=True, multiturn=False)
     assert (list_messages(one), one.chat) == (single, True)
     assert many.continues is (turns[-1] is OPEN)
+
+
+@pytest.mark.parametrize(
+    ("answer", "choices", "expected"),
+    [
+        (5, None, "5"),
+        (1.5, None, "1.5"),
+        ([7, 8], None, "7"),
+        (np.int32(1), ["a", "b"], "b"),
+        (np.int64(3), None, "3"),
+    ],
+)
+def test_a_number_is_an_answer(answer: Any, choices: Any, expected: str) -> None:
+    assert build_question_turns("Q", answer, choices=choices)[1].content == expected

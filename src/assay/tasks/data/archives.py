@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from assay.core.errors import DatasetError
-from assay.core.specs import TaskSpec
+from assay.core.records.specs import TaskSpec
 
 __all__ = ["HARNESS_KEYS", "find_media_folder", "prepare_media"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from assay.core.errors import DatasetError, MissingPackage
 from assay.core.fingerprints import digest_json
-from assay.core.specs import TaskSpec
+from assay.core.records.specs import TaskSpec
 from assay.tasks.data.archives import HARNESS_KEYS, find_media_folder, prepare_media
 from assay.tasks.data.rows import Split
 from assay.tasks.files.helper_functions import HelperFunction

@@ -49,6 +49,20 @@ class MediaRow(dict[str, Any]):
     def __iter__(self) -> Iterator[str]:  # defined so that dict(row) and {**row} call `__getitem__`
         return super().__iter__()
 
+    def __eq__(self, other: object) -> bool:
+        """Compare decoded values; media are decoded only if all other values are equal."""
+        if not isinstance(other, dict) or self.keys() != other.keys():
+            return False
+        lazy = [key for key, value in dict.items(self) if type(value) is _LazyValue]
+        return all(
+            dict.__getitem__(self, key) == dict.__getitem__(other, key) for key in self if key not in lazy
+        ) and all(bool(self[key] == other[key]) for key in lazy)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None
+
     def get(self, key: str, default: Any = None) -> Any:
         return self[key] if key in self else default  # noqa: SIM401 - this is `get`
 

@@ -6,12 +6,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from assay.core.errors import DatasetError
-from assay.core.specs import TaskSpec
+from assay.core.records.specs import TaskSpec
 from assay.tasks.data.hf_datasets import load_hf_dataset
 from assay.tasks.data.local_files import SUFFIXES, read_files
 from assay.tasks.data.rows import Rows, Split
@@ -20,22 +23,77 @@ __all__ = ["load_splits"]
 
 
 def load_splits(
-    spec: TaskSpec, *, data_root: str | None = None, trust_remote_code: bool = False
+    spec: TaskSpec,
+    *,
+    data_root: str | None = None,
+    trust_remote_code: bool = False,
+    allow_data_outside: bool = False,
 ) -> Mapping[str, Split]:
     """Load every split of the task's dataset, by name.
 
     Raises:
-        DatasetError: The dataset or one of its files does not exist or is not readable.
+        DatasetError: The dataset or one of its files does not exist or is not readable, or is a local file outside the
+            folders that a task may read without `allow_data_outside`.
         MissingPackage: The dataset needs the `datasets` library, which is not installed.
     """
     if spec.custom_dataset is not None:
-        made: Mapping[str, Split] = spec.custom_dataset(**spec.metadata, **spec.dataset_kwargs)
+        arguments = {**spec.metadata, **spec.dataset_kwargs}
+        if data_root and _has_parameter(spec.custom_dataset, "data_root"):
+            arguments["data_root"] = data_root
+        made: Mapping[str, Split] = spec.custom_dataset(**arguments)
         return {name: _as_split(rows) for name, rows in made.items()}
+    if not allow_data_outside:
+        _check_data_inside(spec, data_root)
     if spec.dataset_path in ("json", "csv") and set(spec.dataset_kwargs) == {"data_files"}:
         files = _resolve_local_files(spec)
         if files is not None:
             return {name: read_files(paths) for name, paths in files.items()}
     return load_hf_dataset(spec, data_root=data_root, trust_remote_code=trust_remote_code)
+
+
+def _has_parameter(function: Any, name: str) -> bool:
+    """Whether a function names this parameter, so that functions of other harnesses get nothing unexpected."""
+    try:
+        return name in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def _check_data_inside(spec: TaskSpec, data_root: str | None) -> None:
+    """Reject local data outside the folder of the task, `--data_root` and the working directory.
+
+    The prompts of a shared task file go to a provider, so the file must not choose any file of the user.
+    """
+    folder = Path(spec.path).parent
+    roots = [folder, Path.cwd()]
+    roots += [Path(root).expanduser() for root in (data_root, os.environ.get("ASSAY_DATA")) if root]
+    allowed = [Path(os.path.realpath(root)) for root in roots]
+    for key, name in _list_local_paths(spec):
+        path = Path(name).expanduser()
+        for candidate in [path] if path.is_absolute() else [folder / path, path]:
+            found = Path(os.path.realpath(candidate))
+            if os.path.lexists(candidate) and not any(found.is_relative_to(root) for root in allowed):
+                raise DatasetError(
+                    f"the data file `{name}` is outside the folder of the task, --data_root and the working directory",
+                    where=spec.place(key),
+                    hint="pass --allow_data_outside if you trust the task, or copy the file",
+                )
+
+
+def _list_local_paths(spec: TaskSpec) -> Iterator[tuple[str, str]]:
+    """Yield (key, path) of everything in a task file that can name a local file or folder; a pattern by its fixed part."""
+    if spec.dataset_path is not None:
+        yield "dataset_path", str(spec.dataset_path)
+    data_files = spec.dataset_kwargs.get("data_files")
+    by_split = data_files if isinstance(data_files, Mapping) else {"": data_files}
+    names = [spec.dataset_kwargs.get("data_dir"), *by_split.values()]
+    while names:
+        name = names.pop()
+        if isinstance(name, (list, tuple)):
+            names += name
+        elif isinstance(name, str) and ("://" not in name or name.startswith("file://")):
+            fixed, *pattern = re.split(r"[*?\[]", name.removeprefix("file://"), maxsplit=1)
+            yield "dataset_kwargs", (os.path.dirname(fixed) if pattern else fixed) or "."  # noqa: PTH120
 
 
 def _as_split(rows: Any) -> Split:

@@ -19,7 +19,7 @@ __all__ = ["detect_dialect", "find_harness", "isolate_helper_modules"]
 
 _LMMS_EVAL_KEYS = frozenset(
     "doc_to_visual doc_to_messages lmms_eval_specific_kwargs model_specific_generation_kwargs "
-    "model_specific_target_kwargs process_results_use_image cluster_key score_key full_docs reasoning_tags "
+    "model_specific_target_kwargs process_results_use_image score_key full_docs reasoning_tags "
     "auto_strip_thinking".split()
 )
 _LMMS_EVAL_OUTPUT_TYPES = tuple(
@@ -44,6 +44,8 @@ def detect_dialect(path: Path, config: Mapping[str, Any]) -> Dialect:
     if harness is not None:
         return harness
     has_lmms_eval_key = any(config.get(key) is not None for key in _LMMS_EVAL_KEYS)
+    # scores of `process_results` can name their cluster; without it, the cluster is a column in both dialects
+    has_lmms_eval_key |= config.get("cluster_key") is not None and config.get("process_results") is not None
     is_lmms_eval = has_lmms_eval_key or config.get("output_type") in _LMMS_EVAL_OUTPUT_TYPES
     return Dialect.LMMS_EVAL if is_lmms_eval else Dialect.LM_EVAL
 

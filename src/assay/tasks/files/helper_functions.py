@@ -21,13 +21,14 @@ from typing import Any, Protocol
 from assay.core.entry_points import find_entry_points
 from assay.core.errors import AssayError, MissingPackage, TaskError
 from assay.core.fingerprints import digest_bytes, digest_text
-from assay.core.specs import TaskSpec
+from assay.core.records.specs import TaskSpec
 
-__all__ = ["HelperFunction", "execute_module", "load_module"]
+__all__ = ["HelperFunction", "compatibility_layers", "execute_module", "import_helper_file", "load_module"]
 
 _HARNESSES = ("lm_eval", "lmms_eval")
 _module_numbers = itertools.count()
 _modules: dict[tuple[str, int], ModuleType] = {}
+_stopped_imports: set[tuple[str, int]] = set()
 
 
 class HelperFunction:
@@ -191,13 +192,34 @@ class CompatibilityLayer(Protocol):
         """Open the task of a class named by `class:`. Return None if this layer does not support the class."""
         ...
 
+    def find_model(self, name: str) -> Callable[..., Any] | None:
+        """Return a factory for a model class of another harness. Return None if the name is not one of its models."""
+        ...
+
+
+def import_helper_file(path: Path, *, where: str) -> ModuleType:
+    """Import a Python file of the user that no task refers to: one of `--include_path`.
+
+    Raises:
+        AssayError: The file fails on import, or needs a package that is not installed.
+    """
+    return HelperFunction(f"{path.stem}.{path.stem}", path.parent, where)._import_module(path.stem)
+
 
 def load_module(path: Path) -> ModuleType:
     """Import a helper file, once per version of the file."""
     path = path.resolve()
     key = (str(path), path.stat().st_mtime_ns)
+    if key in _stopped_imports:
+        raise TaskError("the import of the helper file was stopped", where=str(path))
     if key not in _modules:
-        _modules[key] = _execute(path, _module_name(path))
+        try:
+            _modules[key] = _execute(path, _module_name(path))
+        except (Exception, SystemExit):
+            raise
+        except BaseException:  # stopped by the time limit or a signal: another attempt would take as long
+            _stopped_imports.add(key)
+            raise
     return _modules[key]
 
 

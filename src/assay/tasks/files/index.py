@@ -300,14 +300,14 @@ def find_harness_roots() -> list[Path]:
 
 
 def find_task_roots(include_path: Iterable[str] = ()) -> list[Path]:
-    """Return the task roots of a run.
+    """Return the task roots of a run. Python files of `--include_path` define models and are skipped.
 
     Raises:
         InvalidOption: A folder does not exist.
     """
     roots = [builtin_root(), *find_harness_roots()]
     named = [(path, "ASSAY_TASKS") for path in os.environ.get("ASSAY_TASKS", "").split(os.pathsep) if path]
-    named += [(path, "--include_path") for path in include_path]
+    named += [(path, "--include_path") for path in include_path if not path.endswith(".py")]  # files: models
     for path, source in named:
         folder = Path(path).expanduser()
         if not folder.is_dir():

@@ -77,6 +77,8 @@ def _parse_yaml_value(text: str) -> Any:
     """Parse a piece of YAML. Imports the parser, which most files do not need."""
     import yaml
 
+    from assay.tasks.files.yaml_aliases import load_yaml
+
     if not hasattr(_parse_yaml_value, "loader"):
         parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -86,7 +88,7 @@ def _parse_yaml_value(text: str) -> Any:
         NamesLoader.add_constructor("!function", lambda loader, node: loader.construct_scalar(node))
         _parse_yaml_value.loader = NamesLoader  # type: ignore[attr-defined]
     try:
-        return yaml.load(text, Loader=_parse_yaml_value.loader)  # type: ignore[attr-defined]
+        return load_yaml(text, _parse_yaml_value.loader)  # type: ignore[attr-defined]
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error
 

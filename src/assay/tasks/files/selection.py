@@ -13,11 +13,12 @@ from typing import Any
 
 from assay.core.errors import AssayError, ErrorGroup, TaskError, UnknownName
 from assay.core.fingerprints import digest_json
-from assay.core.specs import GroupSpec, TaskSpec
+from assay.core.records.specs import GroupSpec, TaskSpec
+from assay.core.terminal_text import describe_invalid_name
 from assay.tasks.files.dialects import detect_dialect
 from assay.tasks.files.index import IndexEntry, TaskIndex, entry_from_file
 from assay.tasks.files.task_loader import parse_group_metrics, task_from_config
-from assay.tasks.files.yaml_reader import TaskFile, read_task_file
+from assay.tasks.files.yaml_reader import TaskFile, merge_includes, read_task_file
 
 __all__ = ["Selection", "select_tasks"]
 
@@ -238,6 +239,8 @@ class _SelectionBuilder:
         listed = config.get("task")
         for member in [listed] if isinstance(listed, str) else listed or ():
             members += self.add_member(member, name, file, passed_on)
+        if problem := describe_invalid_name(name):
+            raise TaskError(problem, where=file.places.get("group", str(file.path)))
         metadata = config.get("metadata")
         dialect = detect_dialect(file.path, config)
         self.selection.groups[name] = GroupSpec(
@@ -266,9 +269,10 @@ class _SelectionBuilder:
             )
         if "group" in member:
             name = str(member["group"])
-            if name in self.index.entries:
+            known = self.index.entries.get(name)
+            if known is not None and known.kind == "group":
                 inner = {key: value for key, value in member.items() if key != "group"}
-                return [self.add_group(self.index.entries[name], {**overrides, **inner})]
+                return [self.add_group(known, {**overrides, **inner})]
             return [self.build_group(f"{parent}::{name}", member, file, overrides)]
         return self.add_named_member(
             str(member["task"]), parent, file, {**overrides, **member}, inline=member
@@ -289,7 +293,8 @@ class _SelectionBuilder:
                 where = file.places.get("task", str(file.path))
                 raise UnknownName.of("task", name, self.index.names(), where=where)
             config = {**overrides, "task": f"{parent}::{name}"}
-            return [self.add_spec(task_from_config(TaskFile(file.path, config, file.places)))]
+            merged = merge_includes(TaskFile(file.path, config, file.places))
+            return [self.add_spec(task_from_config(merged))]
         if entry.kind == "group":
             return [self.add_group(entry, {key: value for key, value in overrides.items() if key != "task"})]
         if entry.kind == "tag":

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.errors import AssayError, ErrorGroup, TaskError
-from assay.core.specs import (
+from assay.core.records.specs import (
     Dialect,
     FewshotSpec,
     FilterStep,
@@ -21,6 +21,7 @@ from assay.core.specs import (
     PipelineSpec,
     TaskSpec,
 )
+from assay.core.terminal_text import describe_invalid_name
 from assay.tasks.files.dialects import detect_dialect, isolate_helper_modules
 from assay.tasks.files.yaml_reader import TaskFile, read_task_file
 
@@ -43,9 +44,12 @@ _SWITCH_KEYS = (
 ).split()
 _COUNT_MINIMUMS = {"num_fewshot": 0, "repeats": 1, "batch_size": 1}
 _OTHER_KEYS = (
-    "task task_alias tag group output_type metric_list filter_list fewshot_config metadata reasoning_tags include class "
+    "task task_alias tag group group_alias output_type metric_list filter_list fewshot_config metadata reasoning_tags include class "
     "dialect"
 ).split()
+_OLD_KEYS = {"model_specific_prompt_kwargs": "lmms_eval_specific_kwargs"}
+"""Names of keys in older versions: lmms_eval before 0.2.1."""
+
 TASK_KEYS = frozenset(
     (
         *_TEXT_KEYS,
@@ -77,6 +81,7 @@ class _SpecBuilder:
 
     def __init__(self, file: TaskFile, config: Mapping[str, Any]) -> None:
         self.file = file
+        config = {_OLD_KEYS.get(key, key): value for key, value in config.items()}
         self.dialect = detect_dialect(file.path, config)
         self.config = isolate_helper_modules(config) if self.dialect.isolates_helper_modules else config
         self.problems: list[AssayError] = []
@@ -135,6 +140,8 @@ class _SpecBuilder:
 
     def _build_spec(self, name: Any, **values: Any) -> TaskSpec:
         """Return the task, or raise the collected problems."""
+        if isinstance(name, str) and (problem := describe_invalid_name(name)):
+            self._add_problem(problem, "task", hint="use letters, digits, `_`, `-`, `.`, `:` and `/`")
         if self.problems:
             raise self.problems[0] if len(self.problems) == 1 else ErrorGroup(self.problems)
         return TaskSpec(
@@ -212,9 +219,9 @@ class _SpecBuilder:
         if not values["output_type"].generates_text:
             return {}
         given = values.get("generation_kwargs")
-        until = [values.get("fewshot_delimiter", "\n\n")]
+        delimiter = self.config.get("fewshot_delimiter", "\n\n")  # `null` means no stop string
         if given is None:
-            return self.dialect.default_generation(until)
+            return self.dialect.default_generation(None if delimiter is None else [delimiter])
         settings = dict(given)
         if "temperature" in settings and settings["temperature"] is not None:
             try:
@@ -223,7 +230,7 @@ class _SpecBuilder:
                 self._add_problem(
                     f"`temperature` must be a number, not {settings['temperature']!r}", "generation_kwargs"
                 )
-        settings.setdefault("until", until)
+        settings.setdefault("until", [delimiter])
         return settings
 
     def _parse_metrics(self) -> tuple[MetricSpec, ...]:
@@ -295,7 +302,11 @@ class _SpecBuilder:
                 hint = f"did you mean `{close[0]}`?" if close else f"known keys: {', '.join(sorted(known))}"
                 self._add_problem(f"`fewshot_config` has no key `{key}`", f"fewshot_config.{key}", hint=hint)
         return FewshotSpec(
-            **{key: value for key, value in given.items() if key in known and value is not None}
+            **{
+                key: value
+                for key, value in given.items()
+                if key in known - self.dialect.ignored_fewshot_keys and value is not None
+            }
         )
 
     def _parse_tags(self) -> tuple[str, ...]:

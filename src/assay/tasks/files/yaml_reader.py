@@ -16,8 +16,9 @@ from assay.core.dialects import Dialect
 from assay.core.errors import TaskError
 from assay.tasks.files.dialects import find_harness
 from assay.tasks.files.helper_functions import HelperFunction
+from assay.tasks.files.yaml_aliases import check_aliases, check_depth
 
-__all__ = ["TaskFile", "read_task_file"]
+__all__ = ["TaskFile", "merge_includes", "read_task_file"]
 
 _MAX_PLACES = 2_000
 """Limit for files with many YAML aliases. No real task file reaches it."""
@@ -42,9 +43,20 @@ def read_task_file(path: Path, *, _open: tuple[Path, ...] = ()) -> TaskFile:
         TaskError: The file does not exist, is not a YAML mapping, or includes itself.
     """
     config, places = _parse(path)
+    return merge_includes(TaskFile(path, config, places), _open=_open)
+
+
+def merge_includes(file: TaskFile, *, _open: tuple[Path, ...] = ()) -> TaskFile:
+    """Merge the files that a config includes: a task file, or a member that a group defines in place.
+
+    Raises:
+        TaskError: An included file does not exist or includes itself.
+    """
+    path, places = file.path, file.places
+    config = dict(file.config)
     include = config.pop("include", None)
     if include is None:
-        return TaskFile(path, config, places)
+        return file
     opened = (*_open, path.resolve())
     merged: dict[str, Any] = {}
     merged_places: dict[str, str] = {}
@@ -99,7 +111,9 @@ def _parse(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         ) from None
     loader = _make_loader(path)(text)
     try:
+        check_depth(text)
         node = loader.get_single_node()
+        check_aliases(node)
         config = loader.construct_document(node) if node is not None else None
     except yaml.YAMLError as error:
         raise TaskError(

@@ -45,9 +45,12 @@ class FewshotExamples:
         render_examples = cache_examples(self._render_example)
         own_split = (own.split or spec.fewshot_split) == spec.test_split
         if spec.dialect.may_draw_fewer_examples:
-            count = self._task.num_fewshot
-            return lambda fields: render_examples(
-                sampler.pick_like_lmms_eval(count, fields, one_more=own_split)
+            count, nothing = self._task.num_fewshot, [Turn("user", "", spec.fewshot_delimiter)]
+            return lambda fields: (
+                render_examples(
+                    sampler.pick_like_lmms_eval(count, self._task.text_fields(fields), one_more=own_split)
+                )
+                or nothing
             )
         if sampler.fixed and not own_split:
             turns = render_examples(sampler.pick(self._task.num_fewshot))
@@ -65,7 +68,7 @@ class FewshotExamples:
             return _load_small_pool(
                 self._task.load_split(split, own.process_docs or spec.process_docs, "fewshot_split")
             )
-        if own.samples is not None and spec.dialect.reads_fewshot_samples:
+        if own.samples is not None:
             return list(own.samples() if callable(own.samples) else own.samples)
         for name in (spec.training_split, spec.validation_split, spec.test_split):
             if name is not None:
@@ -142,18 +145,23 @@ class FewshotSampler:
         """Return the positions of `count` examples."""
         picked = self._pick_first(count, document) if self.fixed else self._pick_random(count, document)
         if len(picked) < count:
-            others = sum(row != document for row in self.pool)
-            raise TaskError(
-                f"the task needs {count} few-shot examples, but the pool has {others}",
-                where=self._where,
-                hint="reduce num_fewshot or set a larger fewshot_split",
-            )
+            raise self._pool_error(count, sum(row != document for row in self.pool))
         return picked
+
+    def _pool_error(self, count: int, available: int) -> TaskError:
+        return TaskError(
+            f"the task needs {count} few-shot examples, but the pool has {available}",
+            where=self._where,
+            hint="reduce num_fewshot or set a larger fewshot_split",
+        )
 
     def pick_like_lmms_eval(self, count: int, document: Fields, *, one_more: bool) -> list[int]:
         """Draw as lmms_eval does: `count` examples, or one more if the pool is the evaluated split, then remove the
-        document itself. The result may have fewer than `count` examples."""
-        wanted = min(count + one_more, len(self.pool))
+        document itself. The result may have fewer than `count` examples. A document without its media columns differs
+        from every row that has them."""
+        wanted = count + one_more
+        if wanted > len(self.pool):
+            raise self._pool_error(wanted, len(self.pool))
         drawn = list(range(wanted)) if self.fixed else self._random.sample(range(len(self.pool)), wanted)
         return [index for index in drawn if self.pool[index] != document][:count]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from assay.core.errors import TaskError
-from assay.core.specs import FieldSpec
+from assay.core.records.specs import FieldSpec
 from assay.tasks.data.media_columns import MediaRow
 from assay.tasks.prompts.templates import compile_template
 

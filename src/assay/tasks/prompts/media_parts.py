@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from assay.core.errors import MediaError
-from assay.core.messages import Audio, Image, Media, Video
+from assay.core.records.messages import Audio, Image, Media, Video
 from assay.media.audio import decode_audio, samples_from_array
 from assay.media.images import count_pixel_bytes, decode_image, image_from_array, is_image
 from assay.media.media_files import MediaFile, open_media_file

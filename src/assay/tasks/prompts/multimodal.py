@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from assay.core.errors import TaskError
-from assay.core.messages import Message, Part, Prompt, Role, Text
-from assay.core.specs import TaskSpec
+from assay.core.records.messages import Message, Part, Prompt, Role, Text
+from assay.core.records.specs import TaskSpec
 from assay.tasks.files.helper_functions import HelperFunction
 from assay.tasks.prompts.media_parts import to_audio_part, to_image_part, to_media_part, to_video_part
 

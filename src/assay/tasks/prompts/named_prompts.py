@@ -15,7 +15,8 @@ from typing import Any
 import yaml
 
 from assay.core.errors import MissingPackage, TaskError
-from assay.core.specs import TaskSpec
+from assay.core.records.specs import TaskSpec
+from assay.tasks.files.yaml_aliases import load_yaml
 from assay.tasks.prompts.templates import compile_template
 
 __all__ = ["NamedPrompt", "load_named_prompt"]
@@ -83,7 +84,7 @@ def _from_promptsource(spec: TaskSpec, name: str, where: str) -> NamedPrompt:
 
 def _from_file(path: Path, name: str, where: str) -> NamedPrompt:
     try:
-        prompts = yaml.safe_load(path.read_text(encoding="utf-8"))["prompts"]
+        prompts = load_yaml(path.read_text(encoding="utf-8"))["prompts"]
         known = {str(key): value for key, value in prompts.items()}
     except OSError as error:
         raise TaskError(f"cannot read the prompts in `{path.name}`: {error.strerror}", where=where) from None

@@ -7,10 +7,11 @@ Prompts are byte for byte those of lm_eval.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral, Number
 from typing import Any, NamedTuple
 
 from assay.core.errors import TaskError
-from assay.core.messages import Message, Prompt, Role, Text
+from assay.core.records.messages import Message, Prompt, Role, Text
 
 __all__ = ["Turn", "build_question_turns", "join_texts", "prompt_from_turns"]
 
@@ -62,7 +63,8 @@ def build_question_turns(
 
 
 def _answer_text(answer: Any, choices: Sequence[str] | None, where: str) -> str:
-    if choices and isinstance(answer, int):
+    if choices and isinstance(answer, Integral):
+        answer = int(answer)
         if not -len(choices) <= answer < len(choices):
             raise TaskError(
                 f"the answer of a few-shot example is choice {answer} of {len(choices)}", where=where
@@ -70,6 +72,8 @@ def _answer_text(answer: Any, choices: Sequence[str] | None, where: str) -> str:
         answer = choices[answer]
     elif isinstance(answer, list):
         answer = answer[0] if answer else ""
+    if isinstance(answer, Number):
+        return str(answer)
     if not isinstance(answer, str):
         raise TaskError(
             f"the answer of a few-shot example must be text, not {answer!r}",

@@ -7,7 +7,16 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["eval_logger", "general_detokenize", "handle_non_serializable", "logging", "weighted_f1_score"]
+from assay_compat.commands.results_table import make_table
+
+__all__ = [
+    "eval_logger",
+    "general_detokenize",
+    "handle_non_serializable",
+    "make_table",
+    "logging",
+    "weighted_f1_score",
+]
 
 eval_logger = logging.getLogger("lm_eval")
 

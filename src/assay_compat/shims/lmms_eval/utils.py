@@ -8,7 +8,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-__all__ = ["eval_logger", "handle_non_serializable", "resolve_cache_dir", "sanitize_model_name"]
+from assay_compat.commands.results_table import make_table
+
+__all__ = ["eval_logger", "handle_non_serializable", "make_table", "resolve_cache_dir", "sanitize_model_name"]
 
 
 def _logger() -> Any:

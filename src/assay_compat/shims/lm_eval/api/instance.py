@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 __all__ = ["Instance"]
@@ -22,8 +22,11 @@ class Instance:
     task_name: str | None = None
     doc_id: int | None = None
     repeats: int | None = None
+    apply_chat_template: InitVar[Any] = None
+    """Ignored. Class tasks of lm_eval before 0.4.6 pass on every argument of `construct_requests`."""
+    chat_template: InitVar[Any] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, apply_chat_template: Any, chat_template: Any) -> None:
         self.task_name, self.doc_id, self.repeats = self.metadata
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from assay.stats.exact_summation import mean
+from assay.stats.numerics.exact_summation import mean
 
 __all__ = ["mean", "metric_max_over_ground_truths"]
 

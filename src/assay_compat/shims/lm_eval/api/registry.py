@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from assay.core.registry import Registry
-from assay.models import MODELS
 from assay.scoring.filters import FILTERS
 from assay.scoring.metrics import METRICS, Metric
 from assay.stats.aggregations import AGGREGATIONS
@@ -18,6 +17,7 @@ __all__ = [
     "register_aggregation",
     "register_filter",
     "register_metric",
+    "register_model",
 ]
 
 T = TypeVar("T")
@@ -68,11 +68,12 @@ def register_metric(**details: Any) -> Callable[[T], T]:
 
 
 def register_model(*names: str) -> Callable[[T], T]:
-    """Register a model class (decorator)."""
+    """Register a model class (decorator) for `--model`."""
 
     def keep(item: T) -> T:
-        for name in names:
-            _keep(MODELS, name, item)
+        from assay_compat.models.registry import register_class  # most helper files define no model
+
+        register_class(item, *names)  # type: ignore[arg-type]
         return item
 
     return keep

@@ -7,7 +7,7 @@ from typing import Any
 
 from assay.scoring.edit_distance import edit_distance
 from assay.scoring.metrics.anls import anls as _anls
-from assay.stats.exact_summation import mean
+from assay.stats.numerics.exact_summation import mean
 
 __all__ = ["anls", "levenshtein_distance", "mean"]
 

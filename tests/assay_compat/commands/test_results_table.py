@@ -1,0 +1,42 @@
+"""The table of lm-eval."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from assay_compat.commands.results_table import make_table
+
+RESULTS: dict[str, Any] = {
+    "results": {
+        "mini_mc": {
+            "alias": "mini_mc",
+            "acc,none": 1 / 3,
+            "acc_stderr,none": 0.14213,
+            "acc_norm,none": 1 / 6,
+            "acc_norm_stderr,none": 0.1124,
+        }
+    },
+    "versions": {"mini_mc": "Yaml"},
+    "n-shot": {"mini_mc": 0},
+    "higher_is_better": {"mini_mc": {"acc": True, "acc_norm": True}},
+}
+
+
+def test_table_is_the_one_of_lm_eval() -> None:
+    assert make_table(RESULTS) == (
+        "| Tasks |Version|Filter|n-shot| Metric |   |Value |   |Stderr|\n"
+        "|-------|-------|------|-----:|--------|---|-----:|---|-----:|\n"
+        "|mini_mc|Yaml   |none  |     0|acc     |↑  |0.3333|±  |0.1421|\n"
+        "|       |       |none  |     0|acc_norm|↑  |0.1667|±  |0.1124|\n"
+    )
+
+
+def test_members_of_a_group_are_below_it() -> None:
+    entry = {"acc,none": 0.5}
+    results = {
+        "results": {"b": entry, "a": entry, "g": entry, "z": entry},
+        "versions": {},
+        "group_subtasks": {"g": ["b", "a"]},
+    }
+    names = [line.split("|")[1].rstrip() for line in make_table(results).splitlines()[2:]]
+    assert names == ["g", " - a", " - b", "z"]

@@ -19,26 +19,26 @@ _PUBLIC_NAMES = {
     "Run": "assay.api",
     "Plan": "assay.engine.planning.records",
     "RunSpec": "assay.core.options.run_spec",
-    "TaskSpec": "assay.core.specs",
-    "GroupSpec": "assay.core.specs",
-    "Document": "assay.core.documents",
-    "Message": "assay.core.messages",
-    "Text": "assay.core.messages",
-    "Image": "assay.core.messages",
-    "Audio": "assay.core.messages",
-    "Video": "assay.core.messages",
-    "Prompt": "assay.core.messages",
-    "Generate": "assay.core.requests",
-    "Likelihood": "assay.core.requests",
-    "RollingLikelihood": "assay.core.requests",
-    "Settings": "assay.core.requests",
-    "Response": "assay.core.responses",
-    "Failure": "assay.core.responses",
-    "LogProbability": "assay.core.responses",
-    "Score": "assay.core.verdicts",
-    "Evidence": "assay.core.verdicts",
-    "Unscored": "assay.core.verdicts",
-    "Estimate": "assay.core.verdicts",
+    "TaskSpec": "assay.core.records.specs",
+    "GroupSpec": "assay.core.records.specs",
+    "Document": "assay.core.records.documents",
+    "Message": "assay.core.records.messages",
+    "Text": "assay.core.records.messages",
+    "Image": "assay.core.records.messages",
+    "Audio": "assay.core.records.messages",
+    "Video": "assay.core.records.messages",
+    "Prompt": "assay.core.records.messages",
+    "Generate": "assay.core.records.requests",
+    "Likelihood": "assay.core.records.requests",
+    "RollingLikelihood": "assay.core.records.requests",
+    "Settings": "assay.core.records.requests",
+    "Response": "assay.core.records.responses",
+    "Failure": "assay.core.records.responses",
+    "LogProbability": "assay.core.records.responses",
+    "Score": "assay.core.records.verdicts",
+    "Evidence": "assay.core.records.verdicts",
+    "Unscored": "assay.core.records.verdicts",
+    "Estimate": "assay.core.records.verdicts",
     "Model": "assay.core.ports",
     "Traits": "assay.core.ports",
     "AssayError": "assay.core.errors",
@@ -80,15 +80,15 @@ __all__ = [
 
 if TYPE_CHECKING:
     from assay.api import Run, compare, open_run, plan, resume, run
-    from assay.core.documents import Document
     from assay.core.errors import AssayError
-    from assay.core.messages import Audio, Image, Message, Prompt, Text, Video
     from assay.core.options.run_spec import RunSpec
     from assay.core.ports import Model, Traits
-    from assay.core.requests import Generate, Likelihood, RollingLikelihood, Settings
-    from assay.core.responses import Failure, LogProbability, Response
-    from assay.core.specs import GroupSpec, TaskSpec
-    from assay.core.verdicts import Estimate, Evidence, Score, Unscored
+    from assay.core.records.documents import Document
+    from assay.core.records.messages import Audio, Image, Message, Prompt, Text, Video
+    from assay.core.records.requests import Generate, Likelihood, RollingLikelihood, Settings
+    from assay.core.records.responses import Failure, LogProbability, Response
+    from assay.core.records.specs import GroupSpec, TaskSpec
+    from assay.core.records.verdicts import Estimate, Evidence, Score, Unscored
     from assay.engine.planning.records import Plan
 
 

@@ -12,26 +12,28 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from assay.core.errors import InvalidOption, RunInterrupted
 from assay.core.options.run_spec import RunSpec
 from assay.core.ports import Model, SupportsTargets
 from assay.core.progress import RunProgress
+from assay.core.temporary_folders import sweep_temporary_folders
 from assay.engine import run as engine
-from assay.engine.planning.journal_setup import find_finished_run, open_journal
-from assay.engine.planning.manifest import make_manifest
-from assay.engine.planning.manifest_diff import compare_manifests
+from assay.engine.planning.manifests.manifest import make_manifest
+from assay.engine.planning.manifests.manifest_diff import compare_manifests
+from assay.engine.planning.manifests.recorded_plan import get_manifest, load_options
+from assay.engine.planning.manifests.run_names import move_output_beside
 from assay.engine.planning.plan import make_plan
-from assay.engine.planning.recorded_model import RecordedModel
-from assay.engine.planning.recorded_plan import get_manifest, load_options
 from assay.engine.planning.records import Plan
-from assay.engine.planning.run_names import move_output_beside
+from assay.engine.planning.setup.journal_setup import find_finished_run, open_journal
+from assay.engine.planning.setup.recorded_model import RecordedModel
 from assay.engine.results.rescore import Scoring, ScoringSelection, rescore
 from assay.engine.results.run_facts import describe_sandbox, describe_start
-from assay.engine.results.verify import Verification, get_current_identity
+from assay.engine.results.verify import Verification, get_current_identity, verify_scores
 from assay.engine.results.verify import verify as verify_run
 from assay.store.cache.response_cache import ResponseCache, default_cache_path
+from assay.store.runs.latest import record_latest
 from assay.store.runs.lookup import find_run
 from assay.store.runs.run import Run as StoredRun
 from assay.user_code.event_loop import (
@@ -151,6 +153,7 @@ def score(
     tasks: Sequence[str] = (),
     filters: Sequence[str] = (),
     metrics: Sequence[str] = (),
+    reasoning: Literal["", "keep", "strip"] = "",
     dry_run: bool = False,
     **options: Any,
 ) -> Scoring:
@@ -161,6 +164,7 @@ def score(
         tasks: Score only these tasks of the run.
         filters: Apply only these filter pipelines of the tasks, or registered filters.
         metrics: Apply only these metrics of the tasks, or registered metrics.
+        reasoning: `keep` scores the reasoning as part of the answers, `strip` removes reasoning from them.
         dry_run: Store the scoring in a temporary folder instead of the run.
         **options: `judge` and `judge_args` as for `run`, to replace the judges of the run.
     """
@@ -174,7 +178,7 @@ def score(
     manifest = get_manifest(opened)
     spec, _, judges = _parse_options(replace(load_options(manifest, {}).spec, predict_only=False), options)
     place = Path(tempfile.mkdtemp(prefix="assay-score-")) if dry_run else None
-    wanted = ScoringSelection(tasks=tasks, filters=filters, metrics=metrics)
+    wanted = ScoringSelection(tasks=tasks, filters=filters, metrics=metrics, reasoning=reasoning)
     with ExitStack() as closing, enforce_time_limit(spec.helper_timeout):
         closing.callback(opened.close)
         cache = None
@@ -190,12 +194,17 @@ def score(
 
 
 def verify(run: str | Path | StoredRun) -> Verification:
-    """Return what changed since a run. Reads its tasks and renders its documents again; sends no request.
+    """Return what changed since a run. Checks every record, reads its tasks, renders its documents and scores its responses
+    again; sends no request.
+
+    Raises:
+        CorruptStore: A record of the run is damaged.
 
     >>> verify("latest").drifts  # doctest: +SKIP
     ()
     """
     stored = Run(run.folder if isinstance(run, StoredRun) else find_run(run))
+    stored.check_damage()
     manifest = get_manifest(stored)
     spec = load_options(manifest, {}).spec
 
@@ -203,7 +212,8 @@ def verify(run: str | Path | StoredRun) -> Verification:
         with enforce_time_limit(spec.helper_timeout):
             plan = _make_plan(spec, RecordedModel(manifest), [])
             identity = run_coroutine(get_current_identity(spec, manifest))
-            return verify_run(stored, manifest, plan, identity)
+            found = verify_run(stored, manifest, plan, identity)
+            return _run_stages(plan, lambda executor: verify_scores(stored, manifest, plan, found, executor))
     finally:
         stored.close()
 
@@ -283,6 +293,7 @@ def _run_stages(plan: Plan, stages: Callable[[Executor], Coroutine[Any, Any, T]]
 async def _execute(planned: Plan, executor: Executor, execution: _Execution) -> Run:
     spec = planned.spec
     started = time.monotonic()
+    sweep_temporary_folders()
     with ExitStack() as opened:
         cache: ResponseCache | None = None
         # a model that is shown the target answers differently when the target changes
@@ -306,6 +317,7 @@ async def _execute(planned: Plan, executor: Executor, execution: _Execution) -> 
             end_facts = {"ended": time.time(), "seconds": seconds, **describe_sandbox(planned)}
             journal.set_facts(end_facts).result()
     finished = Run(planned.folder)
+    record_latest(planned.folder)
     if spec.output_path is not None:
         finished.files = write_lm_eval_once(finished, spec.output_path, samples=spec.log_samples)
     return finished

@@ -17,9 +17,11 @@ def test_correct_task_has_no_findings(workspace: Path, assay_command: Assay) -> 
     assert called == (0, "1 task checked: no errors, no warnings, no notes\n", "")
 
 
-def test_the_quickstart_tasks_have_no_findings(assay_command: Assay) -> None:
+def test_the_quickstart_tasks_have_one_note(assay_command: Assay) -> None:
     code, out, _ = assay_command("check", "quickstart")
-    assert (code, out) == (0, "6 tasks, 1 group checked: no errors, no warnings, no notes\n")
+    assert code == 0
+    assert out.startswith("quickstart_addition\n  note: the target is not a complete answer")
+    assert out.endswith("6 tasks, 1 group checked: no errors, no warnings, 1 note\n")
 
 
 def test_a_finding_says_what_where_and_a_hint(workspace: Path, assay_command: Assay) -> None:
@@ -120,3 +122,72 @@ def test_check_requires_tasks(assay_command: Assay) -> None:
     code, _, err = assay_command("check")
     assert code == 2
     assert "assay check --help" in err
+
+
+MISSING = """
+import no_package_one
+
+
+def text(doc): return "x"
+"""
+DEFERRED = """
+def text(doc):
+    import no_package_one, sklearn_nothing
+    return "x"
+
+
+def target(doc):
+    import no_package_one
+    return "y"
+"""
+
+
+def test_missing_packages_are_listed_once_with_one_command(workspace: Path, assay_command: Assay) -> None:
+    for name in ("a", "b"):
+        write_task(workspace / name, name, helpers=MISSING, doc_to_text=Function("utils.text"))
+    functions: dict[str, Any] = {
+        "doc_to_text": Function("utils.text"),
+        "doc_to_target": Function("utils.target"),
+    }
+    write_task(workspace / "c", "c", helpers=DEFERRED, **functions)
+    code, out, _ = assay_command("check", "a/", "b/", "c/", "--no_data")
+    assert code == 2
+    assert out.count("no_package_one`") == 1
+    assert "needed by a, b, c" in out
+    assert out.count("pip install") == 1
+    assert "install: pip install no_package_one sklearn_nothing\n" in out
+    report = json.loads(assay_command("check", "a/", "--no_data", "--json").out)
+    assert report["install"] == "pip install no_package_one"
+
+
+def test_installation_asks_first(workspace: Path, assay_command: Assay) -> None:
+    write_task(workspace, "a", helpers=MISSING, doc_to_text=Function("utils.text"))
+    code, _, err = assay_command("check", "a.yaml", "--no_data", "--install")
+    assert code == 2
+    assert "cannot ask for confirmation" in err
+
+
+def test_failed_installation_is_an_error(
+    workspace: Path, assay_command: Assay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pip")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(workspace))
+    write_task(workspace, "a", helpers=MISSING, doc_to_text=Function("utils.text"))
+    code, _, err = assay_command("check", "a.yaml", "--no_data", "--install", "--yes")
+    assert code == 2
+    assert "`pip install no_package_one` failed (exit code 1)" in err
+
+
+def test_plan_lists_each_missing_package_once(workspace: Path, assay_command: Assay) -> None:
+    for name in ("a", "b"):
+        helpers = f"import no_package_{name}\ndef text(doc): ...\ndef target(doc): ...\n"
+        functions: dict[str, Any] = {
+            "doc_to_text": Function("utils.text"),
+            "doc_to_target": Function("utils.target"),
+        }
+        write_task(workspace / name, name, helpers=helpers, **functions)
+    code, _, err = assay_command("plan", "a/a.yaml", "b/b.yaml", "--model", "dummy")
+    assert code == 2
+    assert err.count("needs the package `no_package_a`") == 1
+    assert "install: pip install no_package_a no_package_b" in err

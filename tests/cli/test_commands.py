@@ -156,6 +156,25 @@ def test_show_prints_exact_prompts(assay_command: Assay) -> None:
     assert row["requests"][0]["media"][0].startswith("image ")
 
 
+def test_plan_and_show_tell_which_prompts_are_truncated(workspace: Path, assay_command: Assay) -> None:
+    rows = [{"question": "word " * count + "end", "answer": "1"} for count in (250, 10)]
+    task = str(write_task(workspace, "long", rows, generation_kwargs={"max_gen_toks": 8, "until": ["\n"]}))
+    out = assay_command("plan", "--tasks", task, "--model", "embedded").out
+    warning = "warning: long: 1 of 2 prompts exceed the context length and will be truncated: 1016 of 1272 tokens remain"
+    assert warning in out
+    plan = json.loads(assay_command("plan", "--tasks", task, "--model", "embedded", "--json").out)
+    assert plan["tasks"]["long"]["truncated_prompts"] == {
+        "requests": 1, "truncated_tokens": 256, "input_tokens": 1016,
+    }  # fmt: skip
+    out = assay_command("show", task, "--model", "embedded").out
+    assert "prompt truncated: 1016 of 1272 tokens remain" in out
+    assert out.count("Question: ") == 1
+    shown = json.loads(assay_command("show", task, "--model", "embedded", "--json").out)
+    (cut,), (whole,) = (row["requests"] for row in shown)
+    assert cut["prompt"].endswith(cut["truncated"]["text"]) and len(cut["truncated"]["text"]) == 1016
+    assert "truncated" not in whole
+
+
 def test_show_prints_fewshot_examples(assay_command: Assay) -> None:
     def prompt(*arguments: str) -> str:
         (row,) = json.loads(assay_command("show", "quickstart_copy", "-n", "1", "--json", *arguments).out)

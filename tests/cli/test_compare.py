@@ -26,12 +26,20 @@ def two_runs(assay_command: Assay, scripted: ScriptedModel, workspace: Path) -> 
 def test_comparison_table_warnings_and_flips(assay_command: Assay, two_runs: tuple[str, str]) -> None:
     called = assay_command("compare", *two_runs, "--show_flips", "--plot", "forest.svg")
     assert called.code == 0
-    assert "-72.50" in called.out and "worse" in called.out
+    assert "-72.50" in called.out and "not comparable: prompts" in called.out
+    assert "no run is called better" in called.out
     assert "warning: prompts: system instruction: none and What is 3 + 1?" in called.out
     assert "29 changed documents, 0 of them improved" in called.out
     assert "19 more" in called.out
     assert Path("forest.svg").read_text().startswith("<svg")
     assert "\x1b" not in called.out
+
+
+def test_mismatches_can_be_allowed(assay_command: Assay, two_runs: tuple[str, str]) -> None:
+    called = assay_command("compare", *two_runs, "--allow_mismatch", "prompts")
+    assert "worse" in called.out and "not comparable" not in called.out
+    called = assay_command("compare", *two_runs, "--allow_mismatch", "prompt")
+    assert called.code == 2 and "unknown kind of mismatch" in called.err
 
 
 def test_json_contains_the_comparison(assay_command: Assay, two_runs: tuple[str, str]) -> None:
@@ -40,6 +48,7 @@ def test_json_contains_the_comparison(assay_command: Assay, two_runs: tuple[str,
     assert same["rows"][0]["difference"] == 0.0
     assert len(other["rows"][0]["flips"]) == 29
     assert other["mismatches"]
+    assert other["rows"][0]["blocked"] == ["prompts"] and other["rows"][0]["better"] is None
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,13 @@ def test_significant_drop_fails_the_gate(assay_command: Assay, runs: dict[str, s
         ("good", ["--min", "sums:exact_match=0.9"], 0),
         ("bad", ["--min", "sums=0.9"], 3),
         ("bad", ["--min", "sums=0.7", "--baseline", "good"], 3),
+        ("bad", ["--min", "sums=0.75"], 3),
+        ("bad", ["--min_point", "sums=0.75"], 0),
+        ("bad", ["--min_point", "sums=0.85"], 3),
+        ("bad", ["--baseline", "good", "--max_relative_drop", "30"], 0),
+        ("bad", ["--baseline", "good", "--max_relative_drop", "3"], 3),
+        ("good", ["--required", "sums"], 0),
+        ("good", ["--required", "sums,other"], 3),
     ],
 )
 def test_gate_exit_code(
@@ -52,7 +59,68 @@ def test_gate_exit_code(
     words = [runs.get(word, word) for word in arguments]
     called = assay_command("gate", runs[run], *words, "--json")
     assert called.code == code
-    assert json.loads(called.out)["passed"] == (code == 0)
+    assert json.loads(called.out, parse_constant=pytest.fail)["passed"] == (code == 0)
+
+
+def test_min_compares_the_lower_bound_everywhere(assay_command: Assay, runs: dict[str, str]) -> None:
+    called = assay_command("gate", runs["bad"], "--min", "sums=0.75", "--junit", "g.xml", "--json")
+    (check,) = json.loads(called.out)["checks"]
+    assert check["message"].startswith("sums: exact_match is 0.8000 [0.6")
+    assert "lower bound required >= 0.75" in check["message"]
+    assert "lower bound required" in Path("g.xml").read_text()
+
+
+def test_tiers_decide_whether_a_missed_check_fails(assay_command: Assay, runs: dict[str, str]) -> None:
+    def call(tier: str, *words: str) -> tuple[int, str]:
+        rule = f"{{tasks: 'su*', tier: {tier}, max_drop: 1.0, min: 0.9}}"
+        Path("policy.yaml").write_text(f"baseline: {runs['good']}\nrules: [{rule}]\n")
+        called = assay_command("gate", runs["bad"], "--policy", "policy.yaml", "--junit", "g.xml", *words)
+        return called.code, called.out
+
+    code, output = call("must")
+    assert code == 3 and output.count("FAIL  sums") == 2
+    code, output = call("should")
+    assert code == 0 and output.count("warn  sums") == 2
+    suite = ElementTree.parse("g.xml").getroot()[0]
+    assert (suite.get("failures"), suite.get("skipped")) == ("0", "2")
+    assert call("should", "--strict")[0] == 3
+    code, output = call("watch")
+    assert code == 0 and output.count("watch sums") == 2
+
+
+def test_a_policy_names_required_tasks_and_relative_drops(assay_command: Assay, runs: dict[str, str]) -> None:
+    Path("policy.yaml").write_text(
+        "required: [sums, absent]\nrules: [{tasks: sums, max_relative_drop: 30}]\n"
+    )
+    called = assay_command("gate", runs["bad"], "--policy", "policy.yaml", "--baseline", runs["good"])
+    assert called.code == 3
+    assert "FAIL  absent: not in the run" in called.out
+    assert "pass  sums: exact_match" in called.out
+
+
+def test_repeated_baselines_give_a_noise_floor(
+    assay_command: Assay, make_run: Callable[..., str], workspace: Path, runs: dict[str, str]
+) -> None:
+    task = str(workspace / "sums.yaml")
+    others = [
+        make_run(f"again{count}", lambda document, count=count: document >= count, task) for count in (52, 46)
+    ]
+    words = [word for run in (runs["good"], *others) for word in ("--baseline", run)]
+    assert assay_command("gate", runs["bad"], *words[:2]).code == 3
+    called = assay_command("gate", runs["bad"], *words)
+    assert called.code == 0, called.out
+    assert "(noise of repeated baselines)" in called.out
+
+
+def test_a_gate_fails_if_the_prompts_differ_from_the_baseline(
+    assay_command: Assay, make_run: Callable[..., str], workspace: Path, runs: dict[str, str]
+) -> None:
+    task = str(workspace / "sums.yaml")
+    other = make_run("other", lambda document: False, task, "--system_instruction", "Think.")
+    called = assay_command("gate", other, "--baseline", runs["good"])
+    assert called.code == 3
+    assert "not comparable with the baseline: prompts" in called.out
+    assert assay_command("gate", other, "--baseline", runs["good"], "--allow_mismatch", "prompts").code == 0
 
 
 def test_missing_task_fails_the_gate(
@@ -72,6 +140,8 @@ def test_missing_task_fails_the_gate(
         (["--min", "sums"], "invalid threshold"),
         (["--min", "other=0.5"], "has no score `other`"),
         (["--min", "sums=0.5", "--max_drop", "-1"], "drop is negative"),
+        (["--min_point", "other=0.5"], "has no score `other`"),
+        (["--policy", "absent.yaml"], "cannot read the policy"),
         (["--min", "sums=0.5", "--alpha", "5"], "alpha 5 is not"),
     ],
 )

@@ -36,7 +36,8 @@ def found(assay_command: Assay, *arguments: str) -> dict[str, object]:
 
 def test_without_runs_the_worst_case_is_assumed(assay_command: Assay) -> None:
     row = found(assay_command, "--effect", "3", "--correlation", "0")
-    assert row["needed"] == [[3.0, 4361]]
+    assert row["needed"] == [[3.0, 4433]]  # 4361 by the normal approximation
+    assert row["test"] == "exact McNemar"
     assert "worst case" in assay_command("power").out
 
 
@@ -53,7 +54,12 @@ def test_pilot_runs_give_the_variances(assay_command: Assay, runs: list[str]) ->
 
 def test_more_documents_detect_smaller_differences(assay_command: Assay, runs: list[str]) -> None:
     few, many = (found(assay_command, runs[0], runs[1], "--documents", count) for count in ("100", "400"))
-    assert few["detectable"] == pytest.approx(2 * float(str(many["detectable"])))
+    assert few["detectable"] == pytest.approx(2 * float(str(many["detectable"])), rel=0.1)
+
+
+def test_five_documents_detect_nothing(assay_command: Assay) -> None:
+    assert found(assay_command, "--documents", "5")["detectable"] is None
+    assert "so few documents" in assay_command("power", "--documents", "5").out
 
 
 def test_clusters_increase_the_required_documents(

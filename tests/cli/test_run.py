@@ -263,7 +263,7 @@ def test_without_an_output_path_only_the_journal_is_written(workspace: Path, ass
 def test_too_many_failures_set_the_exit_code(
     workspace: Path, assay_command: Assay, scripted: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from assay.core.responses import Failure
+    from assay.core.records.responses import Failure
 
     failure = Failure(request_id="", kind="timeout", message="too slow")
     monkeypatch.setattr(scripted, "_answers", lambda request: failure if request.document == 0 else "1")
@@ -283,7 +283,7 @@ def test_one_percent_of_failures_is_tolerated(
     failing: int,
     code: int,
 ) -> None:
-    from assay.core.responses import Failure
+    from assay.core.records.responses import Failure
 
     failure = Failure(request_id="", kind="timeout", message="too slow")
     monkeypatch.setattr(scripted, "_answers", lambda request: failure if request.document < failing else "1")

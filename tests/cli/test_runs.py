@@ -9,7 +9,7 @@ import pytest
 from tests.cli.conftest import Assay
 from tests.making import answer_correctly, write_task
 
-from assay.core.responses import Failure
+from assay.core.records.responses import Failure
 from assay.store.journal.journal import JOURNAL_FILE, Journal
 from assay.store.runs.lookup import list_runs
 from assay.testing import ScriptedModel

@@ -12,13 +12,14 @@ from tests.making import ROWS, Function, write_choices, write_task
 
 from assay import models
 from assay.core.errors import MissingPackage
-from assay.core.responses import Failure
+from assay.core.records.responses import Failure, Response
 from assay.store.runs.lookup import list_runs
 from assay.testing import ScriptedModel
 
 RUN = ["run", "--model", "scripted", "tasks/one.yaml", "--no_cache"]
 EXACT = "def score(doc, results):\n    return {'right': float(results[0] == doc['answer'])}\n"
-LENIENT = "def score(doc, results):\n    return {'right': float(doc['answer'] in results[0])}\n"
+LENIENT = "def score(doc, results):\n    return {'right': float(str(doc['answer']) in results[0])}\n"
+"""Longer than EXACT: Python recognises a changed module by its size and its time in seconds."""
 
 
 @pytest.fixture
@@ -55,7 +56,40 @@ def estimates(called: Any) -> dict[tuple[str, str, str], tuple[Any, Any, int]]:
     }
 
 
+def test_the_score_with_and_without_reasoning_needs_no_model(
+    workspace: Path,
+    scripted: ScriptedModel,
+    assay_command: Assay,
+    no_model: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def answer(request: Any) -> Response:
+        return Response(request_id=request.id, value=str(request.document + 1), reasoning="7?", finish="stop")
+
+    monkeypatch.setattr(scripted, "_answers", answer)
+    filters = [{"function": "regex", "regex_pattern": r"(\d+)"}, {"function": "take_first"}]
+    write_task(workspace / "tasks", "one", filter_list=[{"name": "number", "filter": filters}])
+    assert assay_command(*RUN).code == 0
+    no_model()
+    key = ("one", "number", "exact_match")
+    kept = estimates(assay_command("score", "latest", "--dry_run", "--json", "--reasoning", "keep"))
+    assert kept[key][:2] == (1.0, 0.0)  # the filter takes the 7 of the reasoning
+    stripped = estimates(assay_command("score", "latest", "--dry_run", "--json", "--reasoning", "strip"))
+    assert stripped[key][:2] == (1.0, 1.0)
+
+
 # --- score ---------------------------------------------------------------------------------------------
+
+
+def test_runs_show_names_the_judge_that_changed(tasks: Path, assay_command: Assay) -> None:
+    write_task(tasks, "one", metric_list=[{"metric": "good", "judge": {"kind": "binary"}}])
+    assay_command(*RUN, "--judge", "dummy,seed=1")
+    called = assay_command("score", "latest", "--judge", "embedded")
+    assert called.code == 0, called.err
+    shown = assay_command("runs", "show", "latest").out
+    assert "changed: model: the judge: `dummy` before, `embedded` now" in shown
+    (scoring,) = json.loads(assay_command("runs", "show", "latest", "--json").out)["scorings"]
+    assert scoring["notes"] == ["model: the judge: `dummy` before, `embedded` now"]
 
 
 def test_corrected_helper_is_applied_and_old_scores_are_kept(
@@ -301,4 +335,4 @@ def test_only_kinds_of_drift_can_be_ignored(tasks: Path, assay_command: Assay) -
     assay_command(*RUN)
     called = assay_command("verify", "latest", "--ignore", "weather")
     assert called.code == 2
-    assert "one of: data, prompt" in called.err
+    assert "one of: scores, data, prompt" in called.err

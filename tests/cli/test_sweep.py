@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Assay
+from tests.making import write_task
 from tests.models.hosted.services import KEY, Anthropic, serving
 
 SWEEP = """
@@ -52,6 +53,31 @@ def test_dry_run_prints_the_cost(
         assert cost is not None and 0 < float(cost[1]) < float(cost[2])
         rows = json.loads(assay_command("sweep", "paid.yaml", "--dry_run", "--json").out)["runs"]
         assert float(cost[2]) == pytest.approx(sum(row["estimate"]["cost_usd"][1] for row in rows), abs=0.01)
+
+
+def test_sweep_prints_the_total_cost(
+    assay_command: Assay, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    (workspace / "mine.toml").write_text(
+        'date = "2031-02-03"\n[prices]\n"127.0.0.1/*" = { input = 0, output = 1e6 }'
+    )
+    write_task(
+        workspace, metric_list=[{"metric": "good", "judge": {"kind": "binary"}}, {"metric": "exact_match"}]
+    )
+    with serving(Anthropic()) as service:
+        where = f"model: anthropic, model_args: {{model: m, base_url: '{service.url}/v1'}}"
+        (workspace / "paid.yaml").write_text(
+            f"models: [{{{where}}}]\ntasks: [sums.yaml]\nsettings: [{{seed: 1}}, {{seed: 2}}]\n"
+            "options: {limit: 2, prices: mine.toml, apply_chat_template: true, no_cache: true, "
+            f"judge: 'anthropic,model=j,base_url={service.url}/v1'}}\n"
+        )
+        called = assay_command("sweep", "paid.yaml", "--no_report")
+        runs = json.loads(assay_command("sweep", "paid.yaml", "--no_report", "--json").out)
+    assert called.code == 0, called.err
+    costs = [totals["cost_usd"] for run in runs["runs"] for totals in run["usage"].values()]
+    assert len(costs) == 4 and runs["cost_usd"] == sum(costs) > 0
+    assert f"total cost of 2 runs, judges included: ${sum(costs):.2f}" in called.out
 
 
 def test_sweep_executes_each_run_once_and_prints_a_table(assay_command: Assay, sweep: str) -> None:
@@ -110,13 +136,16 @@ def test_failed_run_does_not_stop_the_others(assay_command: Assay, workspace: Pa
     ]
 
 
-def test_interrupted_sweep_continues_when_repeated(workspace: Path, sweep: str) -> None:
+def test_interrupted_sweep_continues_when_repeated(workspace: Path) -> None:
+    (workspace / "mine.yaml").write_text(
+        "models: [embedded]\ntasks: [quickstart_addition]\nsettings: [{num_fewshot: 0}, {num_fewshot: 2}]\n"
+    )
     command = [
         sys.executable,
         "-m",
         "assay",
         "sweep",
-        sweep,
+        "mine.yaml",
         "--limit",
         "40",
         "--json",

@@ -9,7 +9,7 @@ import pytest
 from tests.making import Function, make_model, write_task
 
 import assay
-from assay.core.responses import Response
+from assay.core.records.responses import Response
 from assay.store.documents.details import DocumentRecord, read_document
 from assay.viewer.web.pages.filter_trace import FilterTrace, build_filter_traces
 
@@ -93,7 +93,7 @@ def test_a_run_without_stored_steps_shows_only_reproducible_steps(run: Any) -> N
     assert built_in.steps[-1].values == ("word8",)
 
 
-def test_reasoning_is_removed_in_the_last_step(workspace: Path) -> None:
+def test_reasoning_is_removed_before_the_filters(workspace: Path) -> None:
     path = write_task(workspace / "tasks", "sums")
     model = make_model(lambda request: "<think>hm</think> 4")
     run = assay.run(
@@ -101,7 +101,6 @@ def test_reasoning_is_removed_in_the_last_step(workspace: Path) -> None:
     )
     (trace,) = read_traces(run, 0).values()
     assert [(step.name, step.values) for step in trace.steps] == [
-        ("take_first", ("<think>hm</think> 4",)),
-        ("reasoning removed", ("4",)),
+        ("take_first", ("4",)),
     ]
     assert trace.answers == ("4",)

@@ -12,10 +12,10 @@ from tests.making import ROWS, Function, answer_correctly, make_model, write_cho
 
 import assay
 from assay.core.dialects import Dialect
-from assay.core.requests import Likelihood, Request
-from assay.core.responses import LogProbability
-from assay.core.specs import GroupMetric, GroupSpec
-from assay.core.verdicts import Estimate
+from assay.core.records.requests import Likelihood, Request
+from assay.core.records.responses import LogProbability
+from assay.core.records.specs import GroupMetric, GroupSpec
+from assay.core.records.verdicts import Estimate
 from assay.engine.results.summary import estimate_group
 
 HELPERS = """

@@ -12,8 +12,8 @@ from tests.making import ROWS, Function, answer_correctly, make_model, write_cho
 
 import assay
 from assay.core.errors import AssayError
-from assay.core.requests import Request
-from assay.core.responses import Failure, Outcome
+from assay.core.records.requests import Request
+from assay.core.records.responses import Failure, Outcome
 from assay.store.cache.response_cache import ResponseCache
 from assay.testing import ScriptedModel
 from assay.user_code.executor import DirectExecutor
@@ -135,7 +135,7 @@ def test_only_failed_requests_are_retried(workspace: Path) -> None:
 
 
 def test_a_failed_choice_fails_its_document_and_only_that_choice_is_retried(workspace: Path) -> None:
-    from assay.core.responses import LogProbability
+    from assay.core.records.responses import LogProbability
 
     def mostly(request: Any) -> Any:
         return (
@@ -174,7 +174,7 @@ def test_an_unanswered_task_shows_its_document_count(workspace: Path) -> None:
     finished = run(make_model(lambda request: FAILED), write_task(workspace))
     (estimate,) = finished.estimates
     assert (estimate.metric, estimate.value, estimate.scored, estimate.failed) == ("exact_match", None, 0, 6)
-    assert "–" in finished.table()
+    assert "no value" in finished.table()
 
 
 def test_the_cache_serves_other_runs_of_the_same_model(workspace: Path) -> None:

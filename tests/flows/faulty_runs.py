@@ -17,7 +17,7 @@ from tests.flows.faulty_server import FaultyServer, Question, start_faulty_serve
 from tests.flows.running import ASSAY, CommandRunner
 from tests.making import write_task
 
-from assay.core.verdicts import Estimate
+from assay.core.records.verdicts import Estimate
 from assay.store.journal.journal import JOURNAL_FILE, Journal
 
 MAX_PASSES = 60

@@ -10,8 +10,8 @@ from typing import Any
 
 from tests.flows.slow_model import SlowModel
 
-from assay.core.requests import Request
-from assay.core.responses import Outcome
+from assay.core.records.requests import Request
+from assay.core.records.responses import Outcome
 
 
 class MortalModel(SlowModel):

@@ -18,7 +18,7 @@ from typing import Any
 from tests.making import Function, write_choices, write_task, write_texts
 
 from assay.core.fingerprints import digest_json
-from assay.core.requests import compute_fingerprint
+from assay.core.records.requests import compute_fingerprint
 from assay.store.journal.journal import JOURNAL_FILE
 
 ASSAY = [sys.executable, "-c", "from assay.cli import main; main()"]

@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from assay.core.ports import Traits
-from assay.core.requests import Generate, Request
-from assay.core.responses import Failure, Outcome, Response
+from assay.core.records.requests import Generate, Request
+from assay.core.records.responses import Failure, Outcome, Response
 
 
 class NoAnswer(Exception):

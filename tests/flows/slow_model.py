@@ -12,8 +12,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from assay.core.ports import Traits
-from assay.core.requests import Generate, Request
-from assay.core.responses import Failure, LogProbability, Outcome, Response, Usage
+from assay.core.records.requests import Generate, Request
+from assay.core.records.responses import Failure, LogProbability, Outcome, Response, Usage
 
 
 class SlowModel:

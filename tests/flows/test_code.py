@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
 import pytest
 from tests.making import Function, make_model, write_task
+from tests.working_sandbox import working_sandbox
 
 import assay
 from assay.core.errors import InvalidOption, UnsupportedRequest
-from assay.core.programs import Execution, IsolationReport, Program
-from assay.core.requests import Generate
+from assay.core.records.programs import Execution, IsolationReport, Program
+from assay.core.records.requests import Generate
 from assay.sandboxes import SANDBOXES
 
 ROWS = [
@@ -63,7 +65,7 @@ def write_code_task(folder: Path, **keys: Any) -> Path:
 
 
 def run(path: Path, answers: Any, **options: Any) -> assay.Run:
-    settings = {"confirm_run_unsafe_code": True, "sandbox": "limits", "no_cache": True, **options}
+    settings = {"confirm_run_unsafe_code": True, "no_cache": True, **working_sandbox(), **options}
     return assay.run(
         model=make_model(answers), tasks=[str(path)], output_path=mkdtemp(dir=path.parent), **settings
     )
@@ -90,16 +92,16 @@ def test_an_unavailable_sandbox_is_an_error_in_the_plan(tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.parametrize("sandbox", ["limits", "auto"])
-def test_correct_programs_pass_and_wrong_ones_fail(tmp_path: Path, sandbox: str) -> None:
+def test_correct_programs_pass_and_wrong_ones_fail(tmp_path: Path) -> None:
     path = write_code_task(tmp_path)
-    right = run(path, lambda request: RIGHT[request.prompt.text], sandbox=sandbox)
+    right = run(path, lambda request: RIGHT[request.prompt.text])
     assert right.results["code"]["pass@1,programs"] == 1.0
     assert right.facts["sandbox"]["isolated"]
-    assert right.facts["sandbox"]["name"] == sandbox or sandbox == "auto"
-    wrong = run(
-        path, lambda request: "def double(x): return x\ndef half(x): raise ValueError\n", sandbox=sandbox
-    )
+    assert right.facts["sandbox"]["name"] == working_sandbox()["sandbox"]
+    manifest = json.loads((right.folder / "manifest.json").read_text())
+    assert manifest["sandbox"] == right.facts["sandbox"]
+    assert manifest["sandbox"]["tool"]
+    wrong = run(path, lambda request: "def double(x): return x\ndef half(x): raise ValueError\n")
     assert wrong.results["code"]["pass@1,programs"] == 0.0
 
 
@@ -160,7 +162,7 @@ class BarrierSandbox:
         self._here += 1
         if self._here >= 2:
             self._met.set()
-        word, _, _ = program.stdin.decode().partition(" ")
+        word = json.loads(program.stdin)["word"]
         try:
             await asyncio.wait_for(self._met.wait(), 5)
         except TimeoutError:

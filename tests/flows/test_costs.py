@@ -44,7 +44,7 @@ def test_a_run_stops_at_its_cost_limit_and_resumes_with_a_higher_one(workspace: 
     with serving(Anthropic()) as service:
         code, output = call(service, "4")
         assert code == 4, output
-        assert "spent; the next request would exceed --max_cost 4" in output
+        assert "spent; the next request could exceed --max_cost 4" in output
         asked = len(service.calls)
         assert 1 <= asked <= 4
         code, output = call(service, "50")

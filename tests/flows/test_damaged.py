@@ -22,7 +22,7 @@ SEEDS = range(4)
 
 def answers(request: Any) -> Any:
     """Answer mostly correctly, sometimes with texts longer than a database page."""
-    from assay.core.responses import LogProbability
+    from assay.core.records.responses import LogProbability
 
     if hasattr(request, "continuation"):
         return LogProbability(-1.0 - len(request.continuation) / 7 - request.document, False)

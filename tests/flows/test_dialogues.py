@@ -14,8 +14,8 @@ from tests.flows.scenarios import SIX_ROUNDS
 
 import assay
 from assay.core.errors import AssayError
-from assay.core.requests import Request
-from assay.core.responses import Outcome
+from assay.core.records.requests import Request
+from assay.core.records.responses import Outcome
 from assay.testing import ScriptedModel
 
 WINDOW = 4

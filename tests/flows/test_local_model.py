@@ -29,7 +29,7 @@ def run(folder: Path, **options: Any) -> assay.Run:
 def test_a_checkpoint_answers_the_quickstart_and_a_repeated_run_uses_the_cache(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tasks = ["quickstart_addition", "quickstart_facts", "quickstart_stories"]
+    tasks = ["quickstart_facts", "quickstart_stories"]  # truncated answers are not cached
     first = run(home / "one", tasks=tasks)
     assert set(first.results) >= set(tasks)
     from assay.models.hf.text.backend import TextBackend

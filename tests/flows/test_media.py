@@ -11,8 +11,8 @@ from tests.making import Function, write_task
 from tests.making_media import make_wav, read_frame_numbers, write_video
 
 import assay
-from assay.core.messages import Audio, Media, Video
-from assay.core.requests import Request
+from assay.core.records.messages import Audio, Media, Video
+from assay.core.records.requests import Request
 from assay.media import frames, waveform
 from assay.testing import ScriptedModel
 

@@ -18,6 +18,7 @@ from tests.flows.mortal_model import MortalModel, read_log
 from tests.flows.running import CommandRunner, read_tables
 from tests.flows.test_code import write_code_task
 from tests.making import Function, write_task
+from tests.working_sandbox import working_sandbox
 
 import assay
 from assay.core.errors import AssayError, InvalidOption
@@ -61,7 +62,7 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = 150.0) -> None:
 
 def test_one_and_three_replicas_give_identical_results(workspace: Path) -> None:
     tasks = CommandRunner(workspace).write_tasks(documents=20)
-    options: dict[str, Any] = {"tasks": tasks, "limit": 20, "replica_resources": "cpu=0.5"}
+    options: dict[str, Any] = {"tasks": tasks, "limit": 20}
 
     def on(replicas: int) -> Mapping[str, list[tuple[Any, ...]]]:
         """Run with replicas that wait for each other, so that each gets work."""
@@ -77,7 +78,11 @@ def test_one_and_three_replicas_give_identical_results(workspace: Path) -> None:
         releasing = threading.Thread(target=release)
         releasing.start()
         found = run_and_read_tables(
-            workspace / str(replicas), model=MortalModel(log, hold=str(hold)), replicas=replicas, **options
+            workspace / str(replicas),
+            model=MortalModel(log, hold=str(hold)),
+            replicas=replicas,
+            replica_resources="cpu=0.5" if replicas > 1 else "",
+            **options,
         )
         releasing.join()
         return found
@@ -232,16 +237,22 @@ def test_models_that_do_not_support_replicas_are_an_error(workspace: Path, model
         assay.run(model=model, tasks=[write_sums(workspace)], replicas=2)
 
 
-def test_unavailable_resources_are_an_error(workspace: Path) -> None:
-    options: dict[str, Any] = {
-        "tasks": [write_sums(workspace)],
-        "replicas": 2,
-        "replica_resources": {"gpu": 1},
-    }
-    with pytest.raises(
-        InvalidOption, match=r"not enough resources for a replica on this machine: GPU=1 \(it has 0\)"
-    ):
-        run_and_read_tables(workspace / "runs", model=MortalModel(workspace / "log"), **options)
+@pytest.mark.parametrize(
+    ("options", "place"), [({"replicas": 2}, "this machine"), (ONE, "any node of the cluster")]
+)
+def test_unavailable_resources_are_an_error(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], place: str
+) -> None:
+    monkeypatch.setattr("assay.models.replicas.model._JOIN_TIMEOUT_S", 0.0)
+    what = rf"cannot run on {place}: missing GPU=1 on 1 of 1 nodes \(the largest has 0\)"
+    with pytest.raises(InvalidOption, match=what):
+        run_and_read_tables(
+            workspace / "runs",
+            model=MortalModel(workspace / "log"),
+            tasks=[write_sums(workspace)],
+            replica_resources={"gpu": 1},
+            **options,
+        )
 
 
 OWN_CODE = """
@@ -257,8 +268,8 @@ def judged(doc, results):
     return {"exact_match": float(results[0].strip() == doc["answer"]), "luck": random.random()}
 
 def asking(doc, results):
-    from assay.core.messages import Prompt
-    from assay.core.requests import Settings
+    from assay.core.records.messages import Prompt
+    from assay.core.records.requests import Settings
     from assay.engine.judging.context import current_judge_context
 
     sitting = current_judge_context()
@@ -298,14 +309,21 @@ def _without_lines(rows: list[tuple[Any, ...]]) -> list[str]:
     return sorted(str(row).partition("Traceback")[0] for row in rows)
 
 
-def test_a_document_that_kills_workers_is_left_unscored(workspace: Path) -> None:
+def test_a_document_that_kills_workers_is_judged_again_when_the_run_is_resumed(workspace: Path) -> None:
     task = write_user_code_task(workspace)
     (workspace / "deadly").touch()
     found = run_and_read_tables(workspace / "runs", model="dummy", tasks=[task], workers=1)
     endings = Counter(row[2] for row in found["outcomes"])
-    assert endings["unscored"] == 2, found["outcomes"]
+    assert (endings["unscored"], endings["judge-failed"]) == (1, 1), found["outcomes"]
     (why,) = [row for row in found["outcomes"] if "3 workers died while judging it" in str(row)]
     assert 11 in why
+    (workspace / "deadly").unlink()
+    options: dict[str, Any] = {"model": "dummy", "tasks": [task], "workers": 1}
+    kept = run_and_read_tables(workspace / "runs", retry_failed=False, **options)
+    assert kept["outcomes"] == found["outcomes"]
+    again = run_and_read_tables(workspace / "runs", **options)
+    assert Counter(row[2] for row in again["outcomes"])["judge-failed"] == 0
+    assert len(again["verdicts"]) == len(found["verdicts"])
 
 
 def test_a_document_whose_code_calls_a_judge_is_judged_in_the_main_process(workspace: Path) -> None:
@@ -370,7 +388,7 @@ def test_programs_are_executed_on_workers(workspace: Path) -> None:
     """Avoids `evaluate`, whose import dominates the test time."""
     task = str(write_code_task(workspace / "tasks"))
     (workspace / "tasks" / "utils.py").write_text(PROGRAMS)
-    options: dict[str, Any] = {"tasks": [task], "confirm_run_unsafe_code": True, "sandbox": "limits"}
+    options: dict[str, Any] = {"tasks": [task], "confirm_run_unsafe_code": True, **working_sandbox()}
     text = "def double(x):\n    return 2 * x"
     here = assay.run(model=DummyModel(text=text), output_path="here", no_cache=True, **options)
     away = assay.run(model=DummyModel(text=text), output_path="away", no_cache=True, workers=1, **options)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,13 +81,14 @@ def call(workspace: Path, words: list[str]) -> tuple[int, bytes]:
     return done.returncode, done.stdout + done.stderr
 
 
-def assert_nowhere(workspace: Path, output: bytes) -> None:
-    """Check that no file and no output contains the key."""
-    assert KEY.encode() not in output, output[-2000:]
+def assert_nowhere(workspace: Path, output: bytes, keys: Sequence[str] = (KEY,)) -> None:
+    """Check that no file and no output contains a key."""
     files = [file for file in workspace.rglob("*") if file.is_file()]
     assert files
-    for file in files:
-        assert KEY.encode() not in file.read_bytes(), file
+    for key in keys:
+        assert key.encode() not in output, output[output.index(key.encode()) - 200 :][:400]
+        for file in files:
+            assert key.encode() not in file.read_bytes(), (key, file)
 
 
 def test_a_run_that_succeeds_leaves_no_key(workspace: Path, service: EchoingService) -> None:
@@ -153,3 +156,129 @@ def test_a_key_in_the_arguments_is_an_error_and_is_not_stored(
     assert code == 2, more
     assert b"OPENAI_API_KEY" in output + more
     assert_nowhere(workspace, output + more)
+
+
+class ParrotService(OpenAIBatches):
+    """A service that puts everything it was sent into all parts of its answers and errors."""
+
+    def reply(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Reply:
+        status, more, value = super().reply(method, path, headers, body)
+        if not path.endswith("/chat/completions"):
+            return status, more, value
+        sent = json.loads(body)
+        echo = f"{headers} {sent}"
+        if "3 + 1" in str(sent["messages"]):
+            return 400, {"x-echo": str(headers.get("x-team"))}, {"error": {"message": echo, "code": echo}}
+        choice = value["choices"][0]
+        choice["message"] |= {"content": f"5 {echo}", "reasoning_content": echo}
+        value["model"], value["system_fingerprint"] = echo, echo
+        return status, more, value
+
+
+PLANTED = {
+    "header": "planted-header-000001",
+    "api_key": "planted-apikey-000002",
+    "password": 'planted-"quoted"\\-000003',
+    "user": "planteduser000004",
+    "query": "planted-query-000005",
+    "shape": "sk-planted-shape-000006",
+    "judge": "planted-judge-000007",
+    "metadata": "planted-metadata-000008",
+    "environment": "planted-environment-000009",
+    "json": "planted-json-in-text-000010",
+}
+
+
+def read_pages(viewer: Any) -> list[str]:
+    """Return the pages of the viewer, following its links."""
+    pages: dict[str, str] = {}
+    waiting = ["/"]
+    while waiting and len(pages) < 40:
+        path = waiting.pop(0)
+        if path in pages:
+            continue
+        answer = viewer.get(path)
+        pages[path] = answer.body.decode("utf-8", "replace")
+        if "html" in str(answer.headers):
+            waiting += [link for link in re.findall(r'href="(/[^"#]*)"', pages[path]) if "static" not in link]
+    return list(pages.values())
+
+
+@pytest.mark.slow
+def test_keys_planted_everywhere_are_found_nowhere(workspace: Path) -> None:
+    """Keys in headers, bodies, URLs, judges and metadata, all of which the server echoes in its answers."""
+    extra_body = {
+        "api_key": PLANTED["api_key"],
+        "client": [{"deep": {"password": PLANTED["password"]}}],
+        "callback": f"https://me:{PLANTED['user']}@example.test/hook?x=1&access_token={PLANTED['query']}",
+        "note": f"use {PLANTED['shape']} please",
+        "text": json.dumps({"client_secret": PLANTED["json"]}),
+    }
+    with serving(ParrotService()) as service:
+        arguments = {
+            "model": "some-model",
+            "base_url": f"{service.url}/v1",
+            "max_retries": 0,
+            "header": {"X-Team": PLANTED["header"]},
+            "extra_body": extra_body,
+        }
+        judge = {"base_url": f"{service.url}/v1", "extra_body": {"auth_token": PLANTED["judge"]}}
+        judged = [{"metric": "good", "judge": {"kind": "binary"}}, {"metric": "exact_match"}]
+        write_task(workspace / "tasks", metric_list=judged)
+        words = [
+            sys.executable,
+            "-m",
+            "assay",
+            "run",
+            "--model",
+            "openai",
+            "--model_args",
+            json.dumps(arguments),
+        ]
+        words += ["--judge", "openai,model=judge", "--judge_args", json.dumps(judge), "--tasks", "sums"]
+        words += [
+            "--include_path",
+            "tasks",
+            "--output_path",
+            "out",
+            "--apply_chat_template",
+            "--verbosity",
+            "DEBUG",
+        ]
+        words += ["--metadata", json.dumps({"auth": {"token": PLANTED["metadata"]}})]
+        words += ["--sink", "jsonl,path=telemetry.jsonl"]
+        environment = {"SOME_SERVICE_API_KEY": PLANTED["environment"]}
+        write_echo = workspace / "tasks" / "sums.jsonl"
+        write_echo.write_text(
+            write_echo.read_text() + json.dumps({"question": "What?", "answer": "1"}) + "\n"
+        )
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            code, output = call(workspace, words)
+            assert b"Traceback" not in output, output[-3000:]
+            assert service.asked("/v1/chat/completions")
+            everything = str(service.asked("/v1/chat/completions"))
+            for name in ("api_key", "query", "shape", "judge"):
+                assert PLANTED[name] in everything, "the key was sent"
+            for more in (
+                ["runs", "show", "latest", "--in", "out"],
+                ["export", "latest", "--in", "out", "--format", "jsonl", "-o", "export.jsonl"],
+                ["report", "latest", "--in", "out", "-o", "report.html"],
+                ["plan", *(word for word in words[4:] if word not in ("--verbosity", "DEBUG"))],
+            ):
+                _, shown = call(workspace, [sys.executable, "-m", "assay", *more])
+                output += shown
+    assert code in (0, 1), output[-3000:]
+    assert (workspace / "telemetry.jsonl").stat().st_size
+    assert b"***" in (workspace / "export.jsonl").read_bytes(), "the echo is stored, without the keys"
+    forms = [form for key in (*PLANTED.values(), KEY) for form in {key, json.dumps(key)[1:-1]}]
+    assert_nowhere(workspace, output, forms)
+    pytest.importorskip("starlette")
+    from tests.viewer.web.viewer_server import serve_runs
+
+    with serve_runs([workspace / "out"]) as viewer:
+        pages = read_pages(viewer)
+    assert len(pages) > 2
+    for form in forms:
+        assert not any(form in page for page in pages)

@@ -14,7 +14,7 @@ from tests.making import Function, make_model, write_task, write_texts
 
 import assay
 from assay.core.errors import InvalidOption, UnknownName
-from assay.core.responses import Failure, LogProbability
+from assay.core.records.responses import Failure, LogProbability
 
 ROWS = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(600)]
 

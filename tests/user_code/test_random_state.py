@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import assay
-from assay.core.responses import Failure
+from assay.core.records.responses import Failure
 from assay.testing import ScriptedModel
 from assay.user_code.random_state import TaskRandomState
 

@@ -20,7 +20,7 @@ from assay.viewer.number_format import (
     [
         (0.5, "0.5000"),
         (1, "1"),
-        (None, "–"),
+        (None, "no value"),
         ({"a": 1}, "…"),
         ([1], "…"),
         (True, "True"),

@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from assay.core.errors import AssayError, ErrorGroup, RunInterrupted, UnknownName
+from assay.core.errors import AssayError, ErrorGroup, MissingPackage, RunInterrupted, UnknownName
+from assay.core.installation import merge_install_commands
 from assay.core.secrets import redact, redact_assignments
 from assay.core.terminal_text import escape_control_characters
 
@@ -143,10 +144,7 @@ def run_command_line(arguments: list[str]) -> int:
 def print_error(error: AssayError) -> None:
     """Print an error to standard error: what, where, hint. Prints each error of a group."""
     if isinstance(error, ErrorGroup):
-        for problem in error.errors:
-            print_error(problem)
-            click.echo("", err=True)
-        click.secho(f"{error.what}", err=True, bold=True)
+        _print_error_group(error)
         return
     click.secho("error: ", err=True, fg="red", bold=True, nl=False)
     click.echo(escape_control_characters(redact(error.what)), err=True)
@@ -155,6 +153,22 @@ def print_error(error: AssayError) -> None:
     if error.hint:
         click.secho("\nhint: ", err=True, fg="cyan", nl=False)
         click.echo(escape_control_characters(redact(error.hint)), err=True)
+
+
+def _print_error_group(group: ErrorGroup) -> None:
+    """Print each error of a group, each missing package once, and one command that installs all of them."""
+    printed: set[str] = set()
+    packages = [problem for problem in group.errors if isinstance(problem, MissingPackage)]
+    for problem in group.errors:
+        if isinstance(problem, MissingPackage):
+            if problem.hint in printed:
+                continue
+            printed.add(problem.hint)
+        print_error(problem)
+        click.echo("", err=True)
+    if len(printed) > 1 and (install := merge_install_commands(problem.hint for problem in packages)):
+        click.echo(f"install: {install}", err=True)
+    click.secho(f"{group.what}", err=True, bold=True)
 
 
 def print_usage_error(error: click.ClickException, arguments: list[str]) -> None:

@@ -1,13 +1,15 @@
-"""Arguments that several commands share: `--in`, `--json`, run names, lists of names."""
+"""Arguments that several commands share: `--in`, `--json` and its output, run names, lists of names."""
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 from typing import Any
 
 import click
 
-__all__ = ["FOLDERS_KEY", "find_run_folder", "in_option", "json_option", "split_names"]
+__all__ = ["FOLDERS_KEY", "find_run_folder", "in_option", "json_option", "print_json", "split_names"]
 
 FOLDERS_KEY = "assay.runs.in"
 """Where the click context keeps the folders of `assay runs --in DIR`."""
@@ -35,3 +37,18 @@ def find_run_folder(word: str, folders: tuple[str, ...]) -> Path:
 def split_names(values: tuple[str, ...]) -> list[str]:
     """Split option values at commas and return one list of names."""
     return [name for value in values for name in value.split(",") if name]
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON on standard output. Infinite and undefined numbers become null: JSON has none."""
+    click.echo(
+        json.dumps(_replace_non_finite(value), ensure_ascii=False, indent=2, allow_nan=False, default=str)
+    )
+
+
+def _replace_non_finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _replace_non_finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_replace_non_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

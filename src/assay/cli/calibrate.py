@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from assay.cli.arguments import in_option
+from assay.cli.arguments import in_option, print_json
 from assay.core.terminal_text import escape_control_characters
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def command(
     finally:
         source.close()
     if as_json:
-        click.echo(json.dumps([report.as_json() for report in reports], ensure_ascii=False, indent=2))
+        print_json([report.as_json() for report in reports])
     else:
         for report in reports:
             _print(report)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
+
+from assay.core.installation import merge_install_commands
 
 if TYPE_CHECKING:
     from assay.checks.findings import Finding, Report, Subject
@@ -17,6 +22,7 @@ _HELP = """Check task files and list every problem before a run.
 
 TASKS are names, groups, tags, globs, YAML files or folders. Checks YAML keys, functions, metrics, filters and
 templates, and renders the first documents of each available dataset. Exits with code 2 if there are errors.
+Packages that task code needs are listed once, with one `pip install` line for all of them; --install runs it.
 
 \b
 Examples:
@@ -24,6 +30,7 @@ Examples:
   assay check my_tasks/ --json
   assay check 'mmlu_*' --no_data
   assay check gsm8k arc_easy --data_root ~/datasets
+  assay check my_tasks/ --install
 """
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 _MAX_SHOWN_NAMES = 4
@@ -33,6 +40,11 @@ _MAX_SHOWN_NAMES = 4
 @click.argument("task_names", nargs=-1, required=True, metavar="TASKS...")
 @click.option(
     "--include_path", multiple=True, metavar="DIR", help="Additional folder with task files; repeatable."
+)
+@click.option(
+    "--allow_data_outside",
+    is_flag=True,
+    help="Allow data files outside the folder of the task, --data_root and the working directory.",
 )
 @click.option(
     "--data_root", metavar="DIR", help="Local folder with datasets, in the layout of the Hugging Face hub."
@@ -50,14 +62,19 @@ _MAX_SHOWN_NAMES = 4
     "--jobs", type=click.IntRange(min=1), default=1, metavar="N", help="Number of processes. [default: 1]"
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("--install", is_flag=True, help="Install the missing packages after asking, then check again.")
+@click.option("--yes", is_flag=True, help="With --install: do not ask for confirmation.")
 def command(
     task_names: tuple[str, ...],
     include_path: tuple[str, ...],
     data_root: str | None,
+    allow_data_outside: bool,
     no_data: bool,
     helper_timeout: float,
     jobs: int,
     as_json: bool,
+    install: bool,
+    yes: bool,
 ) -> int:
     """Run the command; its help text is above."""
     from assay.checks.checker import CheckOptions, check_tasks
@@ -68,28 +85,89 @@ def command(
     report = check_tasks(
         words,
         index,
-        CheckOptions(data=not no_data, data_root=data_root, helper_timeout_s=helper_timeout),
+        CheckOptions(
+            data=not no_data,
+            data_root=data_root,
+            allow_data_outside=allow_data_outside,
+            helper_timeout_s=helper_timeout,
+        ),
         processes=jobs,
     )
     if as_json:
         click.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
     else:
         _print(report)
+    if install and (packages := report.install_command()):
+        install_packages(packages, ask=not yes)
+        return check_again()
     return 2 if report.count("error") else 0
 
 
+def install_packages(packages: str, *, ask: bool) -> None:
+    """Run a `pip install` line in the environment of Assay, after asking.
+
+    Raises:
+        UserError: The user cannot be asked, or the installation failed.
+    """
+    from assay.core.errors import UserError
+
+    if ask and not sys.stdin.isatty():
+        raise UserError(
+            "standard input is not a terminal; cannot ask for confirmation",
+            where="--install",
+            hint="pass --yes to confirm",
+        )
+    if ask:
+        click.confirm(f"run `{packages}`?", abort=True, err=True)
+    done = subprocess.run([sys.executable, "-m", *shlex.split(packages)], check=False)
+    if done.returncode:
+        raise UserError(f"`{packages}` failed (exit code {done.returncode})", where="--install")
+
+
+def check_again() -> int:
+    """Repeat the command without --install in a new process, which finds the new packages; return its exit code."""
+    words = [word for word in sys.argv[1:] if word not in ("--install", "--yes")]
+    return subprocess.run([sys.executable, "-m", "assay", *words], check=False).returncode
+
+
 def _print(report: Report) -> None:
-    """Print findings by task; tasks with identical findings share one block."""
+    """Print findings by task; tasks with identical findings share one block. Missing packages come last."""
     grouped: dict[tuple[Finding, ...], list[Subject]] = {}
+    packages: dict[str, list[tuple[Subject, Finding]]] = {}
     for subject in report.subjects:
-        if subject.findings:
-            grouped.setdefault(subject.findings, []).append(subject)
+        for finding in subject.findings:
+            if finding.kind == "package":
+                packages.setdefault(finding.hint, []).append((subject, finding))
+        others = tuple(finding for finding in subject.findings if finding.kind != "package")
+        if others:
+            grouped.setdefault(others, []).append(subject)
     for findings, subjects in grouped.items():
         click.secho(_format_names([subject.name for subject in subjects]), bold=True)
         for finding in findings:
             _print_finding(finding)
         click.echo("")
+    if packages:
+        _print_packages(list(packages.values()), report.install_command())
     click.echo(_format_summary(report.counts()))
+
+
+def _print_packages(packages: list[list[tuple[Subject, Finding]]], install: str) -> None:
+    """Print each missing package once, with the tasks that need it, and one command for all."""
+    click.secho("missing packages", bold=True)
+    for users in packages:
+        severity = min(finding.severity for _, finding in users)  # an error comes before a warning
+        first = next(finding for _, finding in users if finding.severity == severity)
+        click.secho(f"  {severity}: ", fg=_COLOURS[severity], bold=True, nl=False)
+        click.echo(first.what)
+        names = list(dict.fromkeys(subject.name for subject, _ in users))
+        click.echo(f"    needed by {_format_names(names)}")
+        if first.where:
+            click.echo(f"    at {first.where}")
+        if not merge_install_commands([first.hint]):
+            click.echo(f"    hint: {first.hint}")
+    if install:
+        click.echo(f"install: {install}")
+    click.echo("")
 
 
 def _format_names(names: Sequence[str]) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from assay.cli.arguments import in_option, split_names
+from assay.cli.arguments import in_option, print_json, split_names
 from assay.core.terminal_text import escape_control_characters
 
 if TYPE_CHECKING:
@@ -24,7 +23,8 @@ _HELP = """Compare runs document by document, with p-values and confidence inter
 The first run is the baseline. A run is a run id, the start of one, a path, `latest`, or results of lm-eval or lmms-eval
 (a samples file or its folder). Documents that both runs answered are paired: binary scores use an exact test, other
 scores a sign-flip permutation test, clustered documents are permuted by cluster. P-values are corrected over all tasks
-of all runs. Other differences between the runs are reported as warnings. With --models, all names are model names, and
+of all runs. Other differences between the runs are reported as warnings; no run is called better if prompts, judges,
+metric definitions, or dtype, revision or quantisation of the same model differ (--allow_mismatch). With --models, all names are model names, and
 the newest finished run of each task represents the model.
 
 \b
@@ -71,6 +71,12 @@ _MAX_SHOWN_FLIPS = 10
     metavar="SHARE",
     help="Confidence level of the intervals. [default: 0.95]",
 )
+@click.option(
+    "--allow_mismatch",
+    multiple=True,
+    metavar="KINDS",
+    help="Call a run better despite these differences: prompts, judge, scoring, identity, pairing, or all.",
+)
 @click.option("--show_flips", is_flag=True, help="List the documents whose scores differ.")
 @click.option(
     "--plot",
@@ -89,6 +95,7 @@ def command(
     category: str,
     correction: str,
     level: float,
+    allow_mismatch: tuple[str, ...],
     show_flips: bool,
     plot: Path | None,
     as_json: bool,
@@ -113,12 +120,13 @@ def command(
         correction=correction,
         level=level,
         flips=show_flips,
+        allow=split_names(allow_mismatch),
     )
     sources = [open_source(word, folders) for word in runs]
     try:
         found = adjust_comparisons([compare_sources(sources[0], other, options) for other in sources[1:]])
         if as_json:
-            click.echo(json.dumps([one.as_json() for one in found], ensure_ascii=False, indent=2))
+            print_json([one.as_json() for one in found])
         for comparison, other in zip(found, sources[1:], strict=True):
             if not as_json:
                 _print(comparison, show_flips=show_flips, sources=(sources[0], other))

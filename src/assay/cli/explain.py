@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
 
-from assay.cli.arguments import in_option, split_names
+from assay.cli.arguments import in_option, print_json, split_names
 from assay.core.terminal_text import escape_control_characters
 
 if TYPE_CHECKING:
@@ -18,8 +17,8 @@ __all__ = ["command"]
 _HELP = """Explain why two runs of the same benchmark have different scores.
 
 Assigns each document whose score differs to one cause: the difference that is closest to the score. Causes are
-documents, extraction, metric, truncated answers, chat template, few-shot examples, prompt, generation settings, tokens,
-or the model itself. The contributions of the causes add up to the gap. Accepts the same runs as `assay compare`.
+documents, extraction, judge, changed metric, truncated answers, chat template, few-shot examples or their seed, prompt,
+generation settings, tokens, quantisation, dtype, revision, backend, or the model itself. The contributions of the causes add up to the gap. Accepts the same runs as `assay compare`.
 
 \b
 Examples:
@@ -28,7 +27,6 @@ Examples:
   assay explain a b --json
 """
 _BAR_WIDTH = 30
-_MAX_TEXT_LENGTH = 100
 
 
 @click.command("explain", help=_HELP)
@@ -64,7 +62,7 @@ def command(
         for source in sources:
             source.close()
     if as_json:
-        click.echo(json.dumps([one.as_json() for one in found], ensure_ascii=False, indent=2))
+        print_json([one.as_json() for one in found])
         return 0
     click.secho(escape_control_characters(f"{names[1]} against {names[0]}"), bold=True)
     for one in found:
@@ -89,17 +87,15 @@ def _print(explanation: Explanation) -> None:
         counted = f"{cause.documents} document{'' if cause.documents == 1 else 's'}"
         click.echo(f"{100 * cause.gap:+8.2f}  {counted:<16} {bar}")
         click.secho(f"  {'':<14}{meaning}", dim=True)
+        if cause.detail:
+            click.echo(escape_control_characters(f"  {'':<14}{cause.detail}"))
         for example in cause.examples:
             click.echo(f"    document {example.document}: {example.first_score:g} → {example.second_score:g}")
             for text in (example.first, example.second):
-                click.echo(escape_control_characters(f"      {_shorten(text)!r}"))
+                click.echo(escape_control_characters(f"      {text!r}"))
     if not explanation.causes:
         click.echo("  every document has the same score in both runs")
     for one in explanation.mismatches:
         share = "" if one.count is None else f" ({one.count} of {one.total} documents)"
         click.secho("  differs: ", fg="yellow", nl=False)
         click.echo(escape_control_characters(f"{one.kind}: {one.what}{share}"))
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= _MAX_TEXT_LENGTH else f"{text[: _MAX_TEXT_LENGTH - 1]}…"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
 
-from assay.cli.arguments import in_option
+from assay.cli.arguments import in_option, print_json
 from assay.core.terminal_text import escape_control_characters
 
 if TYPE_CHECKING:
@@ -17,9 +16,9 @@ __all__ = ["command"]
 
 _HELP = """Find suspicious documents of a benchmark from several runs.
 
-Reports documents that no run or every run answers correctly, documents that weaker models answer better (needs four
-runs), duplicates, documents among their own few-shot examples, and answer positions that are correct or chosen too
-often. With `--blind`, shows the score without images. Accepts the same runs as `assay compare`.
+Reports documents that no run or every run answers correctly, targets that strong models contradict and documents that
+weaker models answer better (both need four runs), duplicates and near-duplicates, documents among their own few-shot
+examples, constant targets and answers, and answer positions that are correct or chosen too often. With `--blind`, shows the score without images. Accepts the same runs as `assay compare`.
 
 \b
 Examples:
@@ -47,7 +46,7 @@ def command(runs: tuple[str, ...], blind: str | None, as_json: bool, folders: tu
         for source in sources:
             source.close()
     if as_json:
-        click.echo(json.dumps([one.as_json() for one in found], ensure_ascii=False, indent=2))
+        print_json([one.as_json() for one in found])
         return 0
     _print(found, len(runs))
     return 0

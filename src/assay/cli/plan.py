@@ -13,7 +13,7 @@ from assay.cli.options import OptionsCommand, add_run_options, build_run_spec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from assay.engine.planning.cost_forecast import CostForecast, Range
+    from assay.engine.planning.cost_forecast import CostForecast, Range, TaskForecast
     from assay.engine.planning.records import Plan
 
 __all__ = ["command"]
@@ -63,6 +63,7 @@ def _to_json(plan: Plan, expected: CostForecast) -> dict[str, Any]:
         tasks[name] = {
             "documents": planned.documents,
             "requests": counts[name],
+            **_build_truncation(expected.tasks[name]),
             **({"at_least": True} if planned.task.is_dialogue else {}),
             "output_type": planned.spec.output_type,
             "num_fewshot": planned.task.num_fewshot,
@@ -83,6 +84,18 @@ def _to_json(plan: Plan, expected: CostForecast) -> dict[str, Any]:
         "requests": sum(sum(kinds.values()) for kinds in counts.values()),
         "estimate": expected.to_json(),
     }
+
+
+def _build_truncation(task: TaskForecast) -> dict[str, Any]:
+    """Return the number of prompts that exceed the context length, if any."""
+    if not task.truncated:
+        return {}
+    totals = {
+        "requests": task.truncated,
+        "truncated_tokens": task.truncated_tokens,
+        "input_tokens": task.kept_tokens,
+    }
+    return {"truncated_prompts": totals}
 
 
 def _print(plan: Plan, expected: CostForecast) -> None:
@@ -120,6 +133,13 @@ def _print(plan: Plan, expected: CostForecast) -> None:
         f"{plan.documents} documents, {more}{total} requests to `{plan.model.name}`; results folder: {plan.folder}"
     )
     click.echo(_format_estimate(expected))
+    for name, task in expected.tasks.items():
+        if task.truncated:
+            kept, removed = task.kept_tokens / task.truncated, task.truncated_tokens / task.truncated
+            click.echo(
+                f"warning: {name}: {task.truncated} of {sum(task.kinds.values())} prompts exceed the context length and"
+                f" will be truncated: {kept:.0f} of {kept + removed:.0f} tokens remain on average"
+            )
     for name, judge in plan.judges.items():
         use = "required" if judge.needed else "available to helper functions"
         click.echo(f"judge `{name}`: {use}")

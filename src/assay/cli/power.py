@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
 
-from assay.cli.arguments import in_option, split_names
+from assay.cli.arguments import in_option, print_json, split_names
 from assay.core.terminal_text import escape_control_characters
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ def command(
         for source in sources:
             source.close()
     if as_json:
-        click.echo(json.dumps([row.as_json() for row in rows], ensure_ascii=False, indent=2))
+        print_json([row.as_json() for row in rows])
     else:
         _print(rows, options)
     return 0
@@ -120,7 +119,7 @@ def _print(rows: list[PowerRow], options: PowerOptions) -> None:
             escape(escape_control_characters(row.task)),
             escape(escape_control_characters(row.metric)),
             f"{row.documents}",
-            f"±{row.detectable:.2f}",
+            "none" if row.detectable is None else f"±{row.detectable:.2f}",
             *(f"{needed}" for _, needed in row.needed),
             f"{how}{clusters}",
         )
@@ -129,6 +128,10 @@ def _print(rows: list[PowerRow], options: PowerOptions) -> None:
         console.print(table)
     else:
         click.echo(render_table_text(table))
+    tests = " or ".join(dict.fromkeys(row.test for row in rows))
     click.echo(
-        f"differences in points; paired test, power {100 * options.power:g}%, significance level {100 * options.alpha:g}%"
+        f"differences in points; paired test ({tests}), power {100 * options.power:g}%, significance level"
+        f" {100 * options.alpha:g}%"
     )
+    if any(row.detectable is None for row in rows):
+        click.echo("none: so few documents cannot give a significant result")

@@ -50,7 +50,7 @@ def command(
     from assay.store.runs.lookup import find_run
 
     finished = api.resume(
-        find_run(run, folders),
+        find_run(run, folders, unfinished=True),
         progress=True,
         on_plan=announce_run,
         command=get_command_line(),

@@ -74,7 +74,7 @@ add_run_options(command)
 
 def _load_repeated_spec(word: str, values: dict[str, Any], config: Path | None) -> RunSpec:
     """Return the options of an earlier run, overridden by flags; print the overrides."""
-    from assay.engine.planning.recorded_plan import load_options
+    from assay.engine.planning.manifests.recorded_plan import load_options
 
     recalled = load_options(_read_manifest(word), collect_options(values, config))
     if recalled.given:
@@ -88,7 +88,7 @@ def _load_repeated_spec(word: str, values: dict[str, Any], config: Path | None) 
 
 
 def _read_manifest(word: str) -> dict[str, Any]:
-    from assay.engine.planning.recorded_plan import read_manifest
+    from assay.engine.planning.manifests.recorded_plan import read_manifest
     from assay.store.runs.lookup import find_run
 
     path = Path(word).expanduser()
@@ -97,8 +97,8 @@ def _read_manifest(word: str) -> dict[str, Any]:
 
 def _announce_repeated(word: str, plan: Plan) -> None:
     """Announce the run and print what changed since the earlier run, apart from options."""
-    from assay.engine.planning.manifest import make_manifest
-    from assay.engine.planning.manifest_diff import compare_manifests
+    from assay.engine.planning.manifests.manifest import make_manifest
+    from assay.engine.planning.manifests.manifest_diff import compare_manifests
 
     for change in compare_manifests(_read_manifest(word), make_manifest(plan)):
         if not (change.kind == "settings" and change.what.startswith("--")):

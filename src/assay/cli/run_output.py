@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shlex
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.core.endings import ENDINGS
+from assay.cli.arguments import print_json
 from assay.core.errors import InvalidOption
+from assay.core.home import assay_home
 from assay.core.options.run_spec import RunSpec
+from assay.core.records.endings import ENDINGS
 from assay.core.secrets import redact
 from assay.core.terminal_text import escape_control_characters
 
@@ -52,7 +56,7 @@ def get_command_line() -> tuple[str, ...]:
 
 def announce_run(plan: Plan) -> None:
     """Print whether a run starts, continues, or is already finished."""
-    from assay.engine.planning.journal_setup import find_finished_run
+    from assay.engine.planning.setup.journal_setup import find_finished_run
 
     tasks, documents = len(plan.tasks), plan.documents
     verb = "continuing" if (plan.folder / "journal.sqlite").exists() and not plan.spec.refresh else "running"
@@ -65,8 +69,25 @@ def announce_run(plan: Plan) -> None:
     )
     for note in plan.notes:
         click.echo(f"note: {note}", err=True)
+    if plan.has_user_code or plan.programs.isolation is not None:
+        _warn_root_once()
     if plan.programs.isolation is not None:
-        click.echo(f"model-written code runs in the sandbox {plan.programs.isolation}", err=True)
+        click.echo(f"model-written programs run in the sandbox {plan.programs.isolation}", err=True)
+
+
+def _warn_root_once() -> None:
+    """Warn if task code runs as root; only the first time, because containers often have no other user."""
+    marker = assay_home() / "root-warning-shown"
+    if not hasattr(os, "geteuid") or os.geteuid() != 0 or marker.exists():
+        return
+    click.echo(
+        "warning: running as root, so the code of the tasks can change everything on this machine;"
+        " use an ordinary user (this warning is shown once)",
+        err=True,
+    )
+    with suppress(OSError):
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        marker.touch()
 
 
 def check_failures(run: Run, allowed: float) -> None:
@@ -97,7 +118,7 @@ def report_run(run: Run, *, as_json: bool, max_failures: float | None = None) ->
     if as_json:
         from assay.viewer.exports.lm_eval import build_results
 
-        click.echo(json.dumps(build_results(run), ensure_ascii=False, indent=2, default=str))
+        print_json(build_results(run))
     else:
         print_run(run)
     stored_limit = run.facts["spec"].get("max_failures", 0.01)
@@ -161,7 +182,7 @@ def _print_reasons(run: Run) -> None:
                 f"more reasons: `assay export {shlex.quote(str(run.folder))} --format jsonl` contains all"
             )
     for estimate in run.estimates:
-        if estimate.why and estimate.scored:
+        if estimate.why and (estimate.scored or not (estimate.unscored or estimate.failed)):
             click.echo(
                 escape_control_characters(
                     f"no value: {estimate.task}, {estimate.metric}: {summarise_reason(estimate.why)}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.cli.arguments import FOLDERS_KEY, find_run_folder, in_option, json_option
+from assay.cli.arguments import FOLDERS_KEY, find_run_folder, in_option, json_option, print_json
 from assay.core.errors import AssayError, InvalidOption
 from assay.core.terminal_text import escape_control_characters
 
@@ -87,7 +87,7 @@ def _print_table(summaries: list[RunSummary]) -> None:
 
 
 def _to_json(summary: RunSummary) -> dict[str, Any]:
-    from assay.core.codec import to_plain
+    from assay.core.records.codec import to_plain
 
     scores = [{"task": task, "metric": metric, "value": value} for task, metric, value in summary.scores]
     plain: dict[str, Any] = to_plain({**asdict(summary), "folder": str(summary.folder), "scores": scores})
@@ -101,11 +101,14 @@ def _to_json(summary: RunSummary) -> dict[str, Any]:
 def show_command(run: str, folders: tuple[str, ...], as_json: bool) -> None:
     """Show a run: options, environment, results and later scorings."""
     from assay import api
-    from assay.engine.planning.recorded_plan import get_manifest
+    from assay.engine.planning.manifests.recorded_plan import get_manifest
+    from assay.store.runs.latest import record_latest
     from assay.store.runs.lookup import summarise_run
 
     folder = find_run_folder(run, folders)
     summary, opened = summarise_run(folder), api.Run(folder)
+    if summary.state in ("finished", "with failures"):
+        record_latest(folder)
     try:
         manifest: dict[str, Any] | None = get_manifest(opened)
     except AssayError:
@@ -123,7 +126,7 @@ def show_command(run: str, folders: tuple[str, ...], as_json: bool) -> None:
             "usage": usage,
             "scorings": scorings,
         }
-        click.echo(json.dumps(shown, ensure_ascii=False, indent=2, default=str))
+        print_json(shown)
         return
     _print_run(summary, opened, manifest)
 
@@ -150,7 +153,8 @@ def _print_run(summary: RunSummary, opened: Run, manifest: dict[str, Any] | None
             click.echo(format_results(opened))
     for one in opened.scorings():
         about = _describe_scoring(one)
-        changed = "; ".join(f"{task}: {', '.join(what)}" for task, what in about["changed"].items())
+        tasks = [f"{task}: {', '.join(what)}" for task, what in about["changed"].items()]
+        changed = "; ".join([*tasks, *about["notes"]])
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(about["at"]))
         click.echo(
             escape_control_characters(f"scoring {about['number']}  {when}, changed: {changed or 'nothing'}")
@@ -166,6 +170,7 @@ def _describe_scoring(one: StoredRun) -> dict[str, Any]:
         "number": int(one.folder.name),
         "at": about.get("at", 0.0),
         "changed": about.get("changed", {}),
+        "notes": about.get("notes", []),
         "results": one.results,
     }
 

@@ -30,6 +30,7 @@ Examples:
   assay score latest --dry_run --metric exact_match --metric f1
   assay score results/my-run --tasks gsm8k --filter flexible-extract
   assay score latest --judge openai,model=gpt-5
+  assay score latest --dry_run --reasoning keep
 """
 
 
@@ -57,6 +58,11 @@ Examples:
     help="Judge to use instead of the run's judge, as in `assay run`.",
 )
 @click.option("--judge_args", metavar="ARGS", help="Arguments for every judge: key=value,key=value or JSON.")
+@click.option(
+    "--reasoning",
+    type=click.Choice(["keep", "strip"]),
+    help="Score the reasoning as part of the answers (keep), or remove reasoning from them (strip).",
+)
 @click.option("--dry_run", is_flag=True, help="Print the scores without storing them.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @in_option
@@ -67,6 +73,7 @@ def command(
     metrics: tuple[str, ...],
     judge: tuple[str, ...],
     judge_args: str | None,
+    reasoning: str | None,
     dry_run: bool,
     as_json: bool,
     folders: tuple[str, ...],
@@ -81,6 +88,8 @@ def command(
     others: dict[str, Any] = {"judge": list(judge)} if judge else {}
     if judge_args is not None:
         others["judge_args"] = judge_args
+    if reasoning is not None:
+        others["reasoning"] = reasoning
     scoring = api.score(opened, tasks=tasks, filters=filters, metrics=metrics, dry_run=dry_run, **others)
     try:
         rows = _build_rows(opened, scoring)

@@ -16,7 +16,7 @@ from assay.core.ports import Ability, Traits
 from assay.core.terminal_text import escape_control_characters
 
 if TYPE_CHECKING:
-    from assay.core.requests import Request
+    from assay.core.records.requests import Request
 
 __all__ = ["command"]
 
@@ -27,7 +27,8 @@ _OPTIONS = (
 
 _HELP = """Show the exact prompts, targets, choices and media of the first documents of a task.
 
-With `--model`, shows the prompts as that model receives them, with its chat template applied.
+With `--model`, shows the prompts as that model receives them, with its chat template applied. If a prompt exceeds the
+context length of a local model, shows the part that remains.
 
 \b
 Examples:
@@ -55,7 +56,7 @@ def command(
         spec = replace(spec, limit=documents)
 
     from assay import api
-    from assay.core.ports import SupportsPreview
+    from assay.core.ports import SupportsPreview, SupportsTruncationPreview
     from assay.user_code.errors import wrap_user_errors
     from assay.user_code.timeouts import enforce_time_limit
 
@@ -67,10 +68,11 @@ def command(
             raise
         plan = api.plan(spec, model=_PromptOnlyModel())  # no model was given: show the prompts for any model
     preview = plan.model.preview if isinstance(plan.model, SupportsPreview) else None
+    fit = plan.model.preview_truncation if isinstance(plan.model, SupportsTruncationPreview) else None
     shown = []
     for planned in plan.tasks.values():
         with enforce_time_limit(spec.helper_timeout), wrap_user_errors(planned.spec):
-            shown += _render_rows(planned, preview)
+            shown += _render_rows(planned, preview, fit)
     if as_json:
         click.echo(json.dumps(shown, ensure_ascii=False, indent=2))
         return
@@ -100,9 +102,9 @@ class _PromptOnlyModel:
         """Nothing to close."""
 
 
-def _render_rows(planned: Any, preview: Any) -> list[dict[str, Any]]:
-    from assay.core.codec import to_plain
-    from assay.core.requests import Generate, Likelihood
+def _render_rows(planned: Any, preview: Any, fit: Any) -> list[dict[str, Any]]:
+    from assay.core.records.codec import to_plain
+    from assay.core.records.requests import Generate, Likelihood
     from assay.tasks.prompts.field_compilers import copy_fields
 
     task = planned.task
@@ -114,6 +116,12 @@ def _render_rows(planned: Any, preview: Any) -> list[dict[str, Any]]:
             if request.repeat:
                 continue
             entry: dict[str, Any] = {"prompt": preview(request) if preview else _format_prompt(request)}
+            if fit is not None and (truncated := fit(request)) is not None:
+                entry["truncated"] = {
+                    "text": truncated.text,
+                    "input_tokens": truncated.tokens,
+                    "truncated_tokens": truncated.truncated_tokens,
+                }
             if isinstance(request, Likelihood):
                 entry["continuation"] = request.continuation
             if isinstance(request, Generate):
@@ -141,7 +149,7 @@ def _render_rows(planned: Any, preview: Any) -> list[dict[str, Any]]:
 
 
 def _format_prompt(request: Request) -> str:
-    from assay.core.messages import Text
+    from assay.core.records.messages import Text
 
     lines = []
     for message in request.prompt.messages:
@@ -158,10 +166,15 @@ def _print(row: dict[str, Any]) -> None:
     click.echo("─" * 40)
     last = None
     for number, entry in enumerate(row["requests"]):
-        if entry["prompt"] != last:
-            click.secho("prompt", fg="cyan")
-            click.echo(escape_control_characters(entry["prompt"]))
-            last = entry["prompt"]
+        truncated = entry.get("truncated")
+        read = truncated["text"] if truncated else entry["prompt"]
+        if read != last:
+            click.secho("prompt", fg="cyan", nl=not truncated)
+            if truncated:
+                kept, removed = truncated["input_tokens"], truncated["truncated_tokens"]
+                click.secho(f" truncated: {kept} of {kept + removed} tokens remain", fg="yellow")
+            click.echo(escape_control_characters(read))
+            last = read
         for medium in entry.get("media", ()):
             click.secho(escape_control_characters(f"media    {medium}"), fg="magenta")
         if "continuation" in entry:

@@ -141,13 +141,14 @@ def _finish(
     opened = [(cell, api.open_run(folder)) for cell, folder in runs if (folder / JOURNAL_FILE).is_file()]
     try:
         if as_json:
-            click.echo(
-                json.dumps(
-                    {"runs": [_to_json(cell, run, failed) for cell, run in opened]}, indent=2, default=str
-                )
-            )
+            cells = [_to_json(cell, run, failed) for cell, run in opened]
+            total = {"runs": cells, "cost_usd": _sum_cost([run for _, run in opened])[0]}
+            click.echo(json.dumps(total, indent=2, default=str))
         else:
-            _print_table([(cell, run) for cell, run in opened if run.finished])
+            try:
+                _print_table([(cell, run) for cell, run in opened if run.finished])
+            finally:  # runs without a score cost something, too
+                _print_total_cost([run for _, run in opened])
         if report:
             _write_report(name, [(cell, run) for cell, run in opened if run.finished])
     finally:
@@ -171,6 +172,33 @@ def _print_table(runs: Sequence[tuple[SweepRun, Run]]) -> None:
             [RunScoreTables(run) for _, run in runs], labels=[cell.name for cell, _ in runs]
         )
         click.echo(format_matrix(matrix, "text"), nl=False)
+
+
+def _print_total_cost(runs: Sequence[Run]) -> None:
+    """Print what the models and judges of all runs cost; nothing if no service charges for them."""
+    from assay.viewer.number_format import format_dollars
+
+    cost, unpriced = _sum_cost(runs)
+    if cost is None and not any(run.facts.get("billing") for run in runs):
+        return
+    missing = f"{unpriced} request{'s' if unpriced != 1 else ''} of unknown cost"
+    if cost is None:
+        click.echo(f"total cost of {len(runs)} runs: {missing}")
+    else:
+        more = f" plus {missing}" if unpriced else ""
+        click.echo(f"total cost of {len(runs)} runs, judges included: {format_dollars(cost)}{more}")
+
+
+def _sum_cost(runs: Sequence[Run]) -> tuple[float | None, int]:
+    """Return the known cost of models and judges, and the number of billed requests without a known cost."""
+    used = [
+        (totals, name in run.facts.get("billing", {}))
+        for run in runs
+        for name, totals in {"": run.spent, **run.spent_by_judge}.items()
+    ]
+    costs = [totals.cost_usd for totals, _ in used if totals.cost_usd is not None]
+    unpriced = sum(totals.requests - totals.priced for totals, billed in used if billed)
+    return (sum(costs) if costs else None), unpriced
 
 
 def _write_report(name: str, runs: Sequence[tuple[SweepRun, Run]]) -> None:
@@ -202,6 +230,7 @@ def _to_json(cell: SweepRun, run: Run, failed: Mapping[str, int]) -> dict[str, A
         "folder": str(run.folder),
         "exit_code": failed.get(cell.name, 0),
         "finished": run.finished,
+        "usage": {name: totals.to_json() for name, totals in {"": run.spent, **run.spent_by_judge}.items()},
         "results": build_results(run)["results"] if run.finished else {},
     }
 
@@ -228,7 +257,7 @@ def print_forecast(planned: Sequence[tuple[SweepRun, Plan]], *, as_json: bool) -
 
 def _build_forecast_row(cell: SweepRun, plan: Plan) -> dict[str, Any]:
     from assay.engine.planning.cost_forecast import forecast_cost
-    from assay.engine.planning.journal_setup import find_finished_run
+    from assay.engine.planning.setup.journal_setup import find_finished_run
 
     expected = forecast_cost(plan)
     started = (plan.folder / "journal.sqlite").exists()

@@ -12,15 +12,15 @@ from assay.core.errors import InvalidOption
 from assay.core.terminal_text import escape_control_characters
 
 if TYPE_CHECKING:
-    from assay.engine.planning.manifest_diff import ManifestChange
+    from assay.engine.planning.manifests.manifest_diff import ManifestChange
     from assay.engine.results.verify import Verification
 
 __all__ = ["command"]
 
-_HELP = """Show what changed since a run: data, prompts, task files, code, settings, template, model, versions.
+_HELP = """Show what changed since a run: scores, data, prompts, task files, code, settings, template, model, versions.
 
-Reads the tasks again and renders every document of the run; sends no request and loads no weights. Exits with code 3 if
-something changed. RUN is a run id, the start of one, a path, or `latest`.
+Verifies the checksum of every record, reads the tasks again, renders every document of the run and scores its stored
+responses again; sends no request and loads no weights. Exits with code 3 if something changed. RUN is a run id, the start of one, a path, or `latest`.
 
 \b
 Examples:
@@ -43,7 +43,7 @@ Examples:
 def command(run: str, ignore: tuple[str, ...], as_json: bool, folders: tuple[str, ...]) -> int:
     """Run the command; its help text is above."""
     from assay import api
-    from assay.engine.planning.manifest_diff import KINDS
+    from assay.engine.planning.manifests.manifest_diff import KINDS
 
     ignored = {word for words in ignore for word in words.split(",") if word}
     if unknown := sorted(ignored - set(KINDS)):

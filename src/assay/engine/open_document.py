@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from assay.core.documents import Document
-from assay.core.messages import Media
-from assay.core.requests import Request
-from assay.core.responses import Failure, Outcome
-from assay.core.verdicts import Answer, RepeatScores, Verdict
+from assay.core.records.documents import Document
+from assay.core.records.messages import Media
+from assay.core.records.requests import Request
+from assay.core.records.responses import Failure, Outcome
+from assay.core.records.verdicts import Answer, RepeatScores, Verdict
 
 __all__ = ["Dialogues", "JudgedBatch", "OpenDocument"]
 

@@ -2,7 +2,7 @@
 
     documents -> requests -> (journal? cache?) -> model -> responses -> journal -> answers -> verdicts -> journal
 
-Resuming is subtraction: documents the journal has judged are skipped, requests it has answered are not sent again. A response
+A resumed run does only what the journal lacks: judged documents are skipped, answered requests are not sent again. A response
 is durable before its document counts as done.
 """
 
@@ -16,9 +16,9 @@ from itertools import chain
 
 from assay.core.errors import AssayError
 from assay.core.progress import RunProgress, TaskProgress
-from assay.core.requests import Request, compute_fingerprint
-from assay.core.responses import Failure, Outcome, Response
-from assay.core.verdicts import Estimate
+from assay.core.records.requests import Request, compute_fingerprint
+from assay.core.records.responses import Failure, Outcome, Response
+from assay.core.records.verdicts import Estimate
 from assay.engine.judging.context import JudgeContext
 from assay.engine.judging.dispatch import JudgeDispatcher
 from assay.engine.judging.documents import list_scores
@@ -33,11 +33,12 @@ from assay.engine.running.dialogues import advance_dialogues
 from assay.engine.running.document_reader import CHUNK_SIZE, read_chunks
 from assay.engine.running.gc import reduce_collections
 from assay.engine.running.media_archive import MediaArchive
-from assay.engine.running.model_queue import Backlog, ask
+from assay.engine.running.model_queue import Backlog, UnsavedAnswerLimiter, ask
 from assay.engine.running.open_documents import OpenDocumentLimiter
 from assay.engine.running.prefetch import MediaPrefetcher, strip_media
 from assay.engine.running.services import ModelServices, first_error, open_model
 from assay.engine.running.token_answers import require_tokens
+from assay.models.remote.concurrency import find_longest_pause_s
 from assay.sandboxes.program_runner import programs_for_run
 from assay.store.cache.response_cache import ResponseSource
 from assay.store.journal.journal import Journal
@@ -120,6 +121,7 @@ class _RunStream:
         self.model_is_open = False
         # responses to verdicts
         self.arrived: list[Outcome] = []
+        self.unsaved = UnsavedAnswerLimiter(plan.model)
         self.arrival = asyncio.Event()
         self.all_asked = False
         self.writes: list[Future[None]] = []
@@ -137,6 +139,7 @@ class _RunStream:
             metric = next(iter(planned.scorer.metrics), "")
             self.progress.tasks[name] = TaskProgress(name, planned.documents, metric=metric)
         self.progress.stage = "ask"
+        self.progress.measure_pause_s = find_longest_pause_s
         try:
             async with asyncio.TaskGroup() as self.group:
                 recorder = self.group.create_task(self._append_responses())
@@ -274,7 +277,7 @@ class _RunStream:
             await open_model(self.plan.model)
             self.model_is_open = True
             self.progress.stage = "ask"
-            await ask(self.plan.model, self.backlog, self._receive, self.account.admit)
+            await ask(self.plan.model, self.backlog, self._receive, self.unsaved, self.account.admit)
 
     def _receive(self, outcome: Outcome) -> None:
         if self.has_media:
@@ -283,13 +286,14 @@ class _RunStream:
         if not arrived:
             self.arrival.set()
         arrived.append(self.account.charge(outcome) if self.account.billed else outcome)
+        self.unsaved.add()
 
     async def _append_responses(self) -> None:
         """Write responses, then hand them to their documents: durable first."""
         batcher = ResponseBatcher()
         while True:
             await self.arrival.wait()
-            if not self.all_asked:
+            if not self.all_asked and not self.unsaved.is_full:
                 await batcher.wait(len(self.arrived), in_flight=len(self.in_flight))
             self.arrival.clear()
             batch = self._take_arrived()
@@ -297,6 +301,7 @@ class _RunStream:
                 with batcher.measure():
                     self._append(batch)
                     await self._flush()
+                    self.unsaved.remove(len(batch))
                     await self._distribute(batch)
             elif self.all_asked and not self.arrived:
                 return

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.errors import AssayError, MediaError
-from assay.core.messages import Audio, Image, Media, Video
+from assay.core.records.messages import Audio, Image, Media, Video
 from assay.media.audio import decode_audio, resample, samples_from_array
 from assay.media.images import image_from_array, is_image
 from assay.media.media_files import MediaFile, open_media_file

@@ -20,10 +20,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
-from assay.core.messages import Audio, Image, Message, Part, Prompt, Text, Video
 from assay.core.ports import Ability, Model, SupportsTokenLogprobs, Traits
-from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
-from assay.core.responses import Failure, LogProbability, Outcome, Response
+from assay.core.records.messages import Audio, Image, Message, Part, Prompt, Text, Video
+from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
+from assay.core.records.responses import Failure, LogProbability, Outcome, Response
 from assay.testing.violations import ContractViolation, check_tokens, require
 
 __all__ = ["MODEL_CHECKS", "ContractViolation", "check_model", "example_requests"]

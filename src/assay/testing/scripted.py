@@ -8,8 +8,8 @@ from dataclasses import replace
 from assay.core.errors import AssayError
 from assay.core.fingerprints import digest_text
 from assay.core.ports import Ability, Traits
-from assay.core.requests import Generate, Likelihood, Request
-from assay.core.responses import Failure, LogProbability, Outcome, Response
+from assay.core.records.requests import Generate, Likelihood, Request
+from assay.core.records.responses import Failure, LogProbability, Outcome, Response
 
 __all__ = ["ScriptedModel"]
 

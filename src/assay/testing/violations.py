@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from assay.core.requests import Request
-from assay.core.responses import LogProbability, Response
+from assay.core.records.requests import Request
+from assay.core.records.responses import LogProbability, Response
 
 __all__ = ["ContractViolation", "check_tokens", "require"]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from assay.core.errors import AssayError, TaskError
-from assay.core.specs import TaskSpec
+from assay.core.errors import AssayError, MissingPackage, TaskError
+from assay.core.records.specs import TaskSpec
 from assay.user_code.timeouts import UserCodeExit, UserCodeTimeout, current_timer
 
 __all__ = ["wrap_user_errors"]
@@ -16,7 +16,7 @@ __all__ = ["wrap_user_errors"]
 
 @contextmanager
 def wrap_user_errors(spec: TaskSpec, *, timed: bool = True) -> Iterator[None]:
-    """Raise `TaskError` with file, line and function for any exception of the task's code.
+    """Raise `TaskError` with file, line and function for any exception of the task's code, `MissingPackage` for an import.
 
     Code that exceeds the time limit of `enforce_time_limit` is stopped; `timed=False` is for loading data, which may take long.
     """
@@ -28,14 +28,22 @@ def wrap_user_errors(spec: TaskSpec, *, timed: bool = True) -> Iterator[None]:
         raise TaskError(error.what, where=_find_place(spec, stopped), hint=_describe(spec)) from error
     except AssayError:
         raise
-    except (Exception, SystemExit) as error:
-        exits = isinstance(error, SystemExit)
-        what = f"exits the program: exit {error}" if exits else f"fails: {type(error).__name__}: {error}"
-        raise TaskError(
-            f"the code of the task `{spec.name}` {what}",
-            where=_find_place(spec, error),
-            hint=_describe(spec),
+    except ModuleNotFoundError as error:
+        if not error.name:
+            raise _make_task_error(spec, error) from error
+        raise MissingPackage.of(
+            error.name, f"the code of the task `{spec.name}`", where=_find_place(spec, error)
         ) from error
+    except (Exception, SystemExit) as error:
+        raise _make_task_error(spec, error) from error
+
+
+def _make_task_error(spec: TaskSpec, error: BaseException) -> TaskError:
+    exits = isinstance(error, SystemExit)
+    what = f"exits the program: exit {error}" if exits else f"fails: {type(error).__name__}: {error}"
+    return TaskError(
+        f"the code of the task `{spec.name}` {what}", where=_find_place(spec, error), hint=_describe(spec)
+    )
 
 
 def _find_place(spec: TaskSpec, error: BaseException) -> str:

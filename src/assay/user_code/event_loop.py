@@ -147,11 +147,13 @@ def interrupt_on_signals() -> Iterator[None]:
     try:
         yield
     finally:
+        current_timer().allow()
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 def _on_interrupt(number: int, _: FrameType | None) -> None:
+    current_timer().refuse()  # code that catches the exception is stopped again
     raise KeyboardInterrupt if number == signal.SIGINT else asyncio.CancelledError
 
 

@@ -88,7 +88,9 @@ class CodeTimer:
             _raise_in_thread(threading.get_ident(), None)
         if kind is UserCodeStopped and not self._stopping:
             raise UserCodeTimeout(self._reason) from error
-        if not (error is None or isinstance(error, (Exception, UserCodeStopped, KeyboardInterrupt))):
+        if self._stopping or error is None:
+            return
+        if not isinstance(error, (Exception, UserCodeStopped, KeyboardInterrupt)):
             raise UserCodeExit.from_exception(error) from error
 
     @property

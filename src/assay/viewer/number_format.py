@@ -21,9 +21,9 @@ DIRECTION_ARROWS = {True: "↑", False: "↓", None: ""}
 
 
 def format_number(value: Any) -> str:
-    """Format a metric's value: floats with four decimals, `–` for None, `…` for a mapping or a list."""
+    """Format a metric's value: floats with four decimals, `no value` for None, `…` for a mapping or a list."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return "–" if value is None else "…" if isinstance(value, (dict, list)) else str(value)
+        return "no value" if value is None else "…" if isinstance(value, (dict, list)) else str(value)
     return format_float(value) if isinstance(value, float) else str(value)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from tests.making import Function, make_model, plan_run, write_choices, write_task, write_texts
 
-from assay.core.responses import Failure, LogProbability, Outcome, Response
-from assay.core.verdicts import Score, Unscored
+from assay.core.records.responses import Failure, LogProbability, Outcome, Response
+from assay.core.records.verdicts import Score, Unscored
 from assay.engine.judging.documents import judge_documents, list_scores
 from assay.engine.open_document import JudgedBatch, OpenDocument
 from assay.engine.planning.records import PlannedTask
@@ -87,7 +87,12 @@ def test_likelihoods_reach_filters_as_lm_eval_gives_them(workspace: Path) -> Non
     assert read_scores(judged) == {(0, "none", "acc"): 1}
     helpers = "def results(doc, results):\n    assert results == [-3.0], results\n    return {'word_perplexity': 1}\n"
     task = plan_task(
-        write_texts(workspace / "texts", helpers=helpers, process_results=Function("utils.results"))
+        write_texts(
+            workspace / "texts",
+            helpers=helpers,
+            process_results=Function("utils.results"),
+            metric_list=[{"metric": "word_perplexity"}],
+        )
     )
     assert read_scores(judge_documents(task, make_documents(task, [[LogProbability(-3.0)]])))
 
@@ -174,3 +179,18 @@ def test_the_progress_score_covers_one_metric_and_one_pipeline() -> None:
         verdicts=[score(0, "acc", "none", 1.0), score(0, "acc", "other", 0.0), score(0, "f1", "none", 0.5)]
     )
     assert list_scores(judged, "none", "acc") == [1.0]
+
+
+def test_reasoning_that_hits_the_token_limit_is_never_scored(workspace: Path) -> None:
+    task = plan_task(write_task(workspace))
+    documents = make_documents(task, [[""], [""]])
+    for document, finish in zip(documents, ("length", "stop"), strict=True):
+        (response,) = document.outcomes
+        assert isinstance(response, Response)
+        document.outcomes[0] = replace(response, finish=finish, reasoning="so it is 1")  # type: ignore[arg-type]
+    judged = judge_documents(task, documents)
+    assert judged.outcomes == [
+        (0, "truncated", "the token limit ended the reasoning; there is no answer"),
+        (1, "empty", "the response consists of reasoning; there is no answer"),
+    ]
+    assert [type(verdict) for verdict in judged.verdicts] == [Unscored, Score]

@@ -10,7 +10,7 @@ from tests.making import ROWS, Function, answer_correctly, make_model, write_tas
 
 import assay
 from assay import api
-from assay.core.requests import Request
+from assay.core.records.requests import Request
 from assay.store.runs.run import Run
 from assay.viewer.exports.lm_eval import build_results
 from assay.viewer.exports.rows import iterate_table_rows

@@ -11,7 +11,7 @@ from tests.making import answer_correctly, make_model, write_choices, write_task
 
 import assay
 from assay.core.errors import DatasetError, InvalidOption, UnknownName
-from assay.core.responses import Failure
+from assay.core.records.responses import Failure
 from assay.engine.results.replay import ReplayModel
 
 

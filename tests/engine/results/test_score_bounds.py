@@ -9,8 +9,8 @@ import pytest
 from tests.making import Function, answer_correctly, make_model, write_task
 
 import assay
-from assay.core.requests import Request
-from assay.core.responses import Failure, Response
+from assay.core.records.requests import Request
+from assay.core.records.responses import Failure, Response
 from assay.viewer.results.notes import format_outcome_notes
 
 ROWS = [{"question": f"What is {number} + 1?", "answer": str(number + 1)} for number in range(10)]

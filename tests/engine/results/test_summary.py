@@ -12,11 +12,12 @@ from tests.making import ROWS, Function, answer_correctly, make_model, write_cho
 
 import assay
 from assay.core.dialects import Dialect
-from assay.core.requests import Request
-from assay.core.responses import Failure
-from assay.core.specs import GroupMetric, GroupSpec
-from assay.core.verdicts import Estimate
+from assay.core.records.requests import Request
+from assay.core.records.responses import Failure
+from assay.core.records.specs import GroupMetric, GroupSpec
+from assay.core.records.verdicts import Estimate
 from assay.engine.results.summary import estimate_group
+from assay.stats.intervals.confidence_intervals import wilson_interval
 
 FAILED = Failure(request_id="", kind="timeout", message="too slow")
 
@@ -91,7 +92,7 @@ def test_a_group_reports_the_pipelines_it_names_and_only_metrics_its_tasks_have(
         workspace, "one", ["piped", "choices"], {"metric": "exact_match", "filter_list": ["strict", "gone"]}
     )
     write_group(workspace, "every", ["piped", "choices"], {"metric": "exact_match"}, {"metric": "f1"})
-    from assay.core.responses import LogProbability
+    from assay.core.records.responses import LogProbability
 
     found = estimates(
         workspace,
@@ -224,6 +225,80 @@ def test_clusters_reach_the_interval(workspace: Path) -> None:
     write_task(workspace, "videos", rows, helpers=helpers, **keys)
     run = assay.run(model=make_model(), tasks=["videos"], include_path=["."], no_cache=True)
     (number,) = run.estimates
-    assert number.interval_method == "clustered"
-    half = 2.2622 / 6  # Student's t of nine degrees, ten clusters of which five are right
-    assert number.interval == pytest.approx((0.5 - half, 0.5 + half), abs=1e-3)
+    assert (number.interval_method, number.clusters) == ("clustered", 10)
+    # ten clusters of which five are right are nine documents; Student's t of nine degrees of freedom
+    found = wilson_interval(4.5, 9, degrees=9)
+    assert number.interval == pytest.approx((found.low, found.high), abs=1e-3)
+
+
+PASSAGES = [
+    {"question": f"What is {n} + 1?", "answer": str(n + 1), "passage": f"text {n // 6}"} for n in range(60)
+]
+
+
+def right_in_even_passages(request: Request) -> str:
+    said = answer_correctly(request)
+    return said if (int(said) - 1) // 6 % 2 == 0 else "wrong"
+
+
+def estimate_passages(workspace: Path, **keys: Any) -> Estimate:
+    name = "clustered" if "cluster_key" in keys else "plain"
+    write_task(workspace, name, PASSAGES, **keys)
+    found = estimates(workspace, [name], right_in_even_passages)
+    (number,) = found.values()
+    return number
+
+
+def test_the_cluster_key_names_a_column_of_the_documents(workspace: Path) -> None:
+    """Plain numbers are clustered too; the standard error stays that of other harnesses."""
+    plain = estimate_passages(workspace)
+    clustered = estimate_passages(workspace, cluster_key="passage")
+    assert (plain.interval_method, plain.clusters) == ("wilson", None)
+    assert (clustered.interval_method, clustered.clusters) == ("clustered", 10)
+    assert clustered.stderr == plain.stderr
+    assert clustered.interval is not None and plain.interval is not None
+    assert width(clustered) > 2 * width(plain)
+
+
+def width(number: Estimate) -> float:
+    assert number.interval is not None
+    return number.interval[1] - number.interval[0]
+
+
+def test_a_corpus_metric_is_clustered(workspace: Path) -> None:
+    metrics = [{"metric": "chrf", "aggregation": "chrf", "higher_is_better": True}]
+    plain = estimate_passages(workspace, metric_list=metrics)
+    clustered = estimate_passages(workspace, metric_list=metrics, cluster_key="passage")
+    assert "clustered" in clustered.interval_method and "clustered" not in plain.interval_method
+    assert width(clustered) > 1.5 * width(plain)
+
+
+def test_a_group_is_as_unsure_as_its_clustered_tasks(workspace: Path) -> None:
+    groups = {}
+    for key in (None, "passage"):
+        for name in ("a", "b"):
+            write_task(workspace, name, PASSAGES, cluster_key=key)
+        write_group(workspace, "both", ["a", "b"], {"metric": "exact_match"})
+        groups[key] = estimates(workspace, ["both"], right_in_even_passages)["both exact_match,none"]
+    assert groups["passage"].interval_method == "stratified, clustered"
+    assert width(groups["passage"]) > 2 * width(groups[None])
+
+
+def test_a_single_cluster_has_no_interval(workspace: Path) -> None:
+    write_task(workspace, rows=[{**row, "passage": "one"} for row in ROWS], cluster_key="passage")
+    number = estimates(workspace, ["sums"], right_below(3))["sums exact_match,none"]
+    assert number.interval is None and number.stderr is not None
+
+
+def test_repeats_are_clustered(workspace: Path) -> None:
+    sampled = {"until": ["\n"], "do_sample": True, "temperature": 1.0}
+    found = {}
+    for key in (None, "passage"):
+        name = f"by_{key}"
+        write_task(workspace, name, PASSAGES, cluster_key=key, repeats=2, generation_kwargs=sampled)
+        model = make_model(right_in_even_passages)
+        run = assay.run(model=model, tasks=[name], include_path=[str(workspace)], no_cache=True)
+        (facts,) = run.facts["repeats"]
+        found[key] = facts["numbers"]["mean"]["interval"]
+        assert facts["clusters"] == (10 if key else None)
+    assert found["passage"][1] - found["passage"][0] > 2 * (found[None][1] - found[None][0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,14 @@ from tests.making import ROWS, write_task
 
 import assay
 from assay.core.errors import BudgetExceeded, InvalidOption
-from assay.core.requests import Request
-from assay.core.responses import Failure, Response, Usage
-from assay.engine.running.cost_ledger import CostLedger
+from assay.core.records.requests import Request
+from assay.core.records.responses import Failure, Response, Usage
+from assay.engine.running.cost_ledger import (
+    MESSAGE_OVERHEAD_TOKENS,
+    CostAccount,
+    CostLedger,
+    bound_usage,
+)
 from assay.models.prices import Price, PriceTable
 from assay.testing import ScriptedModel
 
@@ -206,34 +212,143 @@ def test_judges_are_counted_separately_within_the_same_limit(workspace: Path) ->
     assert len(limited.asked) < asked
 
 
-def test_requests_in_flight_reserve_their_cost() -> None:
-    prices = PriceTable(({"x/y": Price(input=0, output=1e6)},))
-    ledger = CostLedger(prices, limit_usd=25.0)
-    account = ledger.account(_NamedModel("x/y"))
-    (requests,) = _requests(6)
+class ThinkingModel(PaidModel):
+    """Answers many requests at the same time; each thinks up to its budget, which the request does not show."""
+
+    def __init__(self, tokens: int) -> None:
+        super().__init__(window=1, in_flight=256)
+        self.tokens = tokens
+        self.most = self.now = 0
+
+    def find_output_limit(self, request: Request) -> int:
+        return 10_000
+
+    async def answer(self, window: Sequence[Request]) -> AsyncIterator[Any]:
+        self.now += len(window)
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0.001)
+        self.now -= len(window)
+        async for outcome in super().answer(window):
+            yield outcome
+
+    def choose_answer(self, request: Request) -> Any:
+        return Response(request_id="", value="2", finish="stop", usage=Usage(20, self.tokens))
+
+
+@pytest.mark.parametrize(("tokens", "least"), [(10_000, 16), (2_000, 80)])
+def test_the_limit_holds_with_thinking_and_many_requests_in_flight(
+    workspace: Path, tokens: int, least: int
+) -> None:
+    rows = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(300)]
+    path = write_task(workspace / "tasks", "sums", rows, generation_kwargs={"max_gen_toks": 10})
+    model = ThinkingModel(tokens)
+    with pytest.raises(BudgetExceeded):
+        assay.run(model=model, tasks=[str(path)], no_cache=True, max_cost=0.1)  # 0.006 dollars each at most
+    spent = len(model.asked) * (20 * 0.15 + tokens * 0.60) / 1e6
+    assert spent <= 0.1 + 0.006
+    assert len(model.asked) >= least
+    assert model.most <= 17
+
+
+def make_account(limit_usd: float, model: ScriptedModel | None = None) -> tuple[CostLedger, CostAccount]:
+    """Return an account of a model whose output costs a dollar per token."""
+    ledger = CostLedger(PriceTable(({"x/y": Price(input=0, output=1e6)},)), limit_usd=limit_usd)
+    return ledger, ledger.account(model or _NamedModel("x/y"))
+
+
+def answer(account: CostAccount, request: Request, tokens: int) -> None:
+    account.charge(Response(request_id=request.id, value="", usage=Usage(0, tokens)))
+
+
+def test_the_first_request_is_sent_alone_and_then_the_highest_cost_counts() -> None:
+    ledger, account = make_account(45.0)
+    (requests,) = _requests(8)
 
     async def use() -> None:
-        assert len(await account.admit(requests[:2])) == 2
-        waiting = asyncio.ensure_future(account.admit(requests[2:]))
+        assert len(await account.admit(requests)) == 1
+        answer(account, requests[0], 1)
+        assert len(await account.admit(requests[1:])) == 4  # ten dollars each
+        waiting = asyncio.ensure_future(account.admit(requests[5:]))
         await asyncio.sleep(0)
         assert not waiting.done()
-        account.charge(Response(request_id=requests[0].id, value="", usage=Usage(0, 10)))
-        account.charge(Response(request_id=requests[1].id, value="", usage=Usage(0, 10)))
+        for request in requests[1:5]:
+            answer(account, request, 10)
         assert await waiting == []
-        assert ledger.is_exhausted
+        assert ledger.is_exhausted and ledger.spent_usd == 41
 
     asyncio.run(asyncio.wait_for(use(), 5))
 
 
-def test_estimates_are_corrected_by_actual_costs() -> None:
-    prices = PriceTable(({"x/y": Price(input=0, output=1e6)},))
-    ledger = CostLedger(prices, limit_usd=25.0)
-    account = ledger.account(_NamedModel("x/y"))
-    (requests,) = _requests(6)
-    (first,) = asyncio.run(account.admit(requests[:1]))
-    account.charge(Response(request_id=first.id, value="", usage=Usage(0, 1)))
-    assert ledger.spent_usd == pytest.approx(1.0)
-    assert len(asyncio.run(account.admit(requests[1:]))) == 5
+def test_cheap_answers_use_the_rest_of_the_budget_one_at_a_time() -> None:
+    ledger, account = make_account(12.0)
+    (requests,) = _requests(8)
+
+    async def use() -> None:
+        for request in requests[:5]:
+            assert await account.admit([request, requests[7]]) == [request]
+            answer(account, request, 1)
+        assert ledger.spent_usd == 5
+
+    asyncio.run(asyncio.wait_for(use(), 5))
+
+
+def test_a_request_without_a_limit_is_sent_alone_until_one_is_answered() -> None:
+    from assay.core.records.messages import Prompt
+    from assay.core.records.requests import Generate, Settings
+
+    _, account = make_account(30.0)
+    requests = [
+        Generate(task="t", document=n, prompt=Prompt.of_text(str(n)), settings=Settings({})) for n in range(9)
+    ]
+
+    async def use() -> None:
+        assert len(await account.admit(requests)) == 1
+        answer(account, requests[0], 3)
+        assert len(await account.admit(requests[1:])) == 4  # twice the highest cost so far: 27 / 6
+
+    asyncio.run(asyncio.wait_for(use(), 5))
+
+
+def test_a_server_that_ignores_its_limit_raises_the_reservations() -> None:
+    ledger, account = make_account(100.0)
+    (requests,) = _requests(8)
+
+    async def use() -> None:
+        assert len(await account.admit(requests)) == 1
+        answer(account, requests[0], 30)  # ten were asked for
+        assert len(await account.admit(requests[1:])) == 1  # 60 dollars may be needed
+        answer(account, requests[1], 30)
+        assert len(await account.admit(requests[2:])) == 1  # 30 dollars are left for one more, sent alone
+        answer(account, requests[2], 30)
+        assert await account.admit(requests[3:]) == []
+        assert ledger.spent_usd == 90
+
+    asyncio.run(asyncio.wait_for(use(), 5))
+
+
+def test_a_response_without_usage_counts_as_its_reservation() -> None:
+    ledger, account = make_account(25.0)
+    (requests,) = _requests(1)
+    asyncio.run(account.admit(requests))
+    account.charge(Response(request_id=requests[0].id, value=""))
+    assert ledger.spent_usd == 10
+
+
+def test_overspending_is_reported() -> None:
+    ledger, account = make_account(25.0)
+    (requests,) = _requests(2)
+    asyncio.run(account.admit(requests))
+    answer(account, requests[0], 40)
+    assert asyncio.run(account.admit(requests[1:])) == []
+    assert "$40 spent, $15 more than --max_cost 25" in str(ledger.build_error())
+
+
+def test_input_is_counted_with_the_continuation() -> None:
+    from assay.core.records.messages import Prompt
+    from assay.core.records.requests import Likelihood
+
+    request = Likelihood(task="t", document=0, prompt=Prompt.of_text("abc"), continuation=" é")
+    assert bound_usage(request, None) == Usage(MESSAGE_OVERHEAD_TOKENS + 3 + 3, 1)
 
 
 def test_a_failure_releases_its_reserved_cost() -> None:
@@ -253,8 +368,8 @@ class _NamedModel(ScriptedModel):
 
 
 def _requests(count: int) -> tuple[list[Request]]:
-    from assay.core.messages import Prompt
-    from assay.core.requests import Generate, Settings
+    from assay.core.records.messages import Prompt
+    from assay.core.records.requests import Generate, Settings
 
     settings = Settings({"max_gen_toks": 10})
     return (

@@ -14,8 +14,8 @@ from tests.dialogues import GUESSING, halve, ride, write_guessing, write_lift
 from tests.making import write_task
 
 import assay
-from assay.core.requests import Generate, Request
-from assay.core.responses import Failure, Outcome
+from assay.core.records.requests import Generate, Request
+from assay.core.records.responses import Failure, Outcome
 from assay.engine.running.model_queue import Backlog
 from assay.testing import ScriptedModel
 

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import pytest
 
 from assay.core.errors import AssayError, DatasetError, InvalidOption
-from assay.core.messages import Prompt
-from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
-from assay.core.responses import Failure, LogProbability, Outcome, Response
-from assay.engine.running.model_queue import Backlog, ask
+from assay.core.records.messages import Prompt
+from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
+from assay.core.records.responses import Failure, LogProbability, Outcome, Response
+from assay.engine.running.model_queue import Backlog, UnsavedAnswerLimiter, ask
 from assay.testing import ScriptedModel
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ def send_requests(model: Any, requests: Sequence[Request]) -> dict[str, Outcome]
         backlog = Backlog(1000)
         await backlog.put(requests)
         await backlog.close()
-        await ask(model, backlog, outcomes.append)
+        await ask(model, backlog, outcomes.append, UnsavedAnswerLimiter(model))
 
     run_with_timeout(work())
     assert len({outcome.request_id for outcome in outcomes}) == len(outcomes), "each request ends once"
@@ -233,6 +233,11 @@ ROLLING = RollingLikelihood(task="t", document=0, prompt=PROMPT)
 WRONG: list[tuple[Request, Any, str]] = [
     (LIKELIHOOD, LogProbability(math.nan), "not a number"),
     (ROLLING, LogProbability(math.nan), "not a number"),
+    (LIKELIHOOD, LogProbability(math.inf), "positive: inf"),
+    (ROLLING, LogProbability(math.inf), "positive: inf"),
+    (LIKELIHOOD, LogProbability(0.5), "positive: 0.5"),
+    (LIKELIHOOD, LogProbability(-1e308), "impossibly low: -1e+308"),
+    (ROLLING, LogProbability(-1e9), "impossibly low: -1e+09"),
     (LIKELIHOOD, "yes", "unexpected value for a Likelihood request: str"),
     (ROLLING, "yes", "unexpected value for a RollingLikelihood request: str"),
     (generate(0), LogProbability(-1.0), "unexpected value for a Generate request: LogProbability"),
@@ -250,6 +255,13 @@ def test_an_answer_of_the_wrong_kind_is_a_failure(request_: Request, value: Any,
 
 def test_an_impossible_continuation_is_an_answer() -> None:
     value = LogProbability(-math.inf)
+    outcome = send_requests(ScriptedModel(lambda request: value), [LIKELIHOOD])[LIKELIHOOD.id]
+    assert outcome == Response(request_id=LIKELIHOOD.id, value=value)
+
+
+@pytest.mark.parametrize("total", [-9999.0 * 2, 1e-6, 0.0, -30_000.0])
+def test_a_rounding_error_or_a_clamped_probability_is_an_answer(total: float) -> None:
+    value = LogProbability(total)
     outcome = send_requests(ScriptedModel(lambda request: value), [LIKELIHOOD])[LIKELIHOOD.id]
     assert outcome == Response(request_id=LIKELIHOOD.id, value=value)
 

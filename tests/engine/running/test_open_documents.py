@@ -11,9 +11,9 @@ import pytest
 from tests.making import make_model, write_task
 
 import assay
-from assay.core.messages import Prompt
-from assay.core.requests import Generate, Request, Settings
-from assay.core.responses import Outcome
+from assay.core.records.messages import Prompt
+from assay.core.records.requests import Generate, Request, Settings
+from assay.core.records.responses import Outcome
 from assay.engine.running.model_queue import sort_window
 from assay.engine.running.open_documents import OpenDocumentLimiter
 from assay.testing import ScriptedModel

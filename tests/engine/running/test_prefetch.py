@@ -15,9 +15,9 @@ from tests.making_media import make_png
 
 import assay
 from assay.core.errors import MediaError
-from assay.core.messages import Image, Media, Message, Prompt, Text, Video
-from assay.core.requests import Generate, Request, Settings
-from assay.core.responses import Failure
+from assay.core.records.messages import Image, Media, Message, Prompt, Text, Video
+from assay.core.records.requests import Generate, Request, Settings
+from assay.core.records.responses import Failure
 from assay.engine import run
 from assay.engine.running.model_queue import Backlog
 from assay.engine.running.prefetch import MediaPrefetcher, count_decoded_bytes, count_media_bytes, strip_media

@@ -12,7 +12,7 @@ from tests.making import answer_correctly, make_model, plan_run, write_choices, 
 
 import assay
 from assay.api import score
-from assay.core.responses import LogProbability, Response, Tokens
+from assay.core.records.responses import LogProbability, Response, Tokens
 from assay.testing import ScriptedModel
 from assay.viewer.exports import export
 
@@ -94,7 +94,7 @@ def test_the_jsonl_export_contains_tokens_and_harness_samples_do_not(
     record = json.loads((workspace / "records.jsonl").read_text().splitlines()[0])
     assert record["requests"][0]["tokens"] == [["1", -0.5], ["</s>", -0.25]]
     files = export(told, "lm-eval", [], workspace / "exported")
-    assert len(files) > 1 and not any('tokens"' in file.read_text() for file in files)
+    assert len(files) > 1 and not any('"tokens"' in file.read_text() for file in files)
 
 
 def test_a_model_without_tokens_is_noted_in_the_plan_and_uses_the_cache(tasks: list[str]) -> None:

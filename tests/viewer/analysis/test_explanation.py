@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from tests.making import answer_correctly, make_model, write_task
 
 import assay
 from assay.core.errors import UserError
-from assay.core.responses import Failure, Response, Usage
+from assay.core.records.responses import Failure, Response, Usage
+from assay.testing import ScriptedModel
 from assay.viewer.analysis.explanation import Explanation, explain_difference
 from assay.viewer.comparison.sources import open_source
 
@@ -99,7 +101,11 @@ def test_extraction_and_metric_are_distinguished_from_the_model(runs: Runs) -> N
     number = {"filter_list": [{"name": "none", "filter": [{"function": "regex", "regex_pattern": "(\\d+)"}, {"function": "take_first"}]}]}  # fmt: skip
     assert causes(runs(wordy), runs(wordy, keys=number)) == {"extraction": 20}
     strict = {"metric_list": [{"metric": "exact_match", "regexes_to_ignore": ["\\D"]}]}
-    assert causes(runs(wordy), runs(wordy, keys=strict)) == {"metric": 20}
+    found = explain(runs(wordy), runs(wordy, keys=strict))
+    assert [(cause.name, cause.documents) for cause in found.causes] == [("changed metric", 20)]
+    assert "regexes_to_ignore" in found.causes[0].detail
+    example = found.causes[0].examples[0]
+    assert "regexes_to_ignore" in example.second and "regexes_to_ignore" not in example.first
 
 
 def test_different_documents_and_targets_are_found(runs: Runs) -> None:
@@ -107,7 +113,75 @@ def test_different_documents_and_targets_are_found(runs: Runs) -> None:
     assert [(cause.name, cause.documents) for cause in fewer.causes] == [("documents", 5)]
     assert fewer.gap == pytest.approx(0.25)
     moved = [{**row, "answer": "7", "note": "x"} for row in ROWS]
-    assert causes(runs(), runs(rows=moved)) == {"documents": 19}
+    assert causes(runs(), runs(rows=moved)) == {"documents": 40}
+
+
+def pick_word(word: str, request: Any) -> str:
+    return word
+
+
+class Loaded(ScriptedModel):
+    """A scripted model with a dtype, a revision and a quantisation."""
+
+    def __init__(self, answers: Any, **identity: str) -> None:
+        super().__init__(answers)
+        self._identity = identity
+
+    async def identify(self) -> dict[str, str]:
+        return {"name": self.name, **self._identity}
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "cause"),
+    [
+        ("dtype", ("float32", "bfloat16"), "dtype"),
+        ("commit", ("aaa", "bbb"), "revision"),
+        ("load_in_4bit", ("False", "True"), "quantisation"),
+    ],
+)
+def test_dtype_revision_and_quantisation_are_causes(
+    tmp_path: Path, key: str, values: tuple[str, str], cause: str
+) -> None:
+    task = write_task(tmp_path, "sums", ROWS)
+    first, second = (
+        assay.run(
+            model=Loaded(answers, **{key: value}),
+            tasks=[str(task)],
+            no_cache=True,
+            output_path=str(tmp_path / value),
+        )
+        for answers, value in zip((answer_correctly, wrong_below(3)), values, strict=True)
+    )
+    found = explain(first, second)
+    assert [(one.name, one.documents) for one in found.causes] == [(cause, 3)]
+    assert " and " in found.causes[0].detail
+
+
+def test_another_fewshot_seed_is_a_cause(runs: Runs) -> None:
+    first = runs(num_fewshot=2, seed=[0, 1, 2, 3])
+    second = runs(wrong_below(20), num_fewshot=2, seed=[0, 1, 2, 4])
+    found = explain(first, second)
+    assert [(one.name, one.detail) for one in found.causes][-1] == ("few-shot seed", "3 and 4")
+
+
+def test_another_judge_is_a_cause(runs: Runs) -> None:
+    keys = {"metric_list": [{"metric": "correct", "judge": {"kind": "binary"}}]}
+    strict, kind = (make_model(partial(pick_word, word), name=word) for word in ("incorrect", "correct"))
+    found = explain(runs(keys=keys, judge=[strict]), runs(keys=keys, judge=[kind]))
+    assert [(one.name, one.documents) for one in found.causes] == [("judge", 20)]
+    example = found.causes[0].examples[0]
+    assert "incorrect" in example.first and "incorrect" not in example.second
+
+
+def test_long_texts_are_shown_where_they_differ(runs: Runs) -> None:
+    def long(ending: str) -> Callable[[Any], str]:
+        return lambda request: "x" * 300 + ending + ("" if ending == "?" else answer_correctly(request))
+
+    keys = {"metric_list": [{"metric": "exact_match", "regexes_to_ignore": ["x"]}]}
+    (cause,) = explain(runs(long(""), keys=keys), runs(long("?"), keys=keys)).causes
+    example = cause.examples[0]
+    assert example.first.endswith("x1") and example.second.endswith("x?")
+    assert example.first.startswith("…") and len(example.first) < 60
 
 
 def test_documents_without_a_response_are_found(runs: Runs) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from assay.stats.comparison import compare_pairs
+from assay.stats.comparisons.comparison import compare_pairs
 from assay.viewer.analysis.gate import compute_drop_p_value
 from assay.viewer.comparison.records import ComparisonRow
 

@@ -41,7 +41,7 @@ def test_an_agreeing_judge_narrows_the_interval(run: Any, tmp_path: Path, name: 
     (report,) = calibrate_judge(open_source(run), read_labels(write_labels(tmp_path / name, labels)))
     assert report.agreement == 1.0 and report.kappa == 1.0 and report.bias == 0.0
     assert report.calibrated.labelled == 20 and report.calibrated.judged == 60
-    assert report.calibrated.worth > 40
+    assert report.calibrated.worth > 30
     assert report.calibrated.value == pytest.approx(2 / 3, abs=0.02)
     assert report.flip_rate is None
 

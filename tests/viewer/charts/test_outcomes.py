@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay.core.endings import ENDINGS
+from assay.core.records.endings import ENDINGS
 from assay.viewer.charts import (
     DARK,
     OUTCOME_COLOURS,

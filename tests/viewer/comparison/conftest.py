@@ -43,3 +43,9 @@ def runs(tmp_path: Path) -> Runs:
         )
 
     return run
+
+
+@pytest.fixture
+def sums(tmp_path: Path) -> Path:
+    """The task of sums."""
+    return write_task(tmp_path / "sums", "sums", ROWS)

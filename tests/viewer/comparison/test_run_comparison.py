@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.making import make_model, write_choices
+from tests.making import make_model, write_choices, write_task
 from tests.viewer.comparison.conftest import ROWS, Runs, right_for
 
 import assay
 from assay.core.errors import UserError
-from assay.core.responses import LogProbability
-from assay.stats.comparison import compare_pairs
+from assay.core.records.responses import LogProbability
+from assay.stats.comparisons.comparison import compare_pairs
 from assay.viewer.comparison.sources import open_source
 
 
@@ -100,3 +100,13 @@ def test_repeated_answers_are_compared(runs: Runs) -> None:
     assert rows[names[2]].difference == 0.0
     numbers = {one.metric: one.value for one in open_source(second).read_estimates()}
     assert numbers["exact_match.mean"] == 0.75
+
+
+def test_runs_without_a_common_task_are_an_error(tmp_path: Path) -> None:
+    tasks = [str(write_task(tmp_path, f"sums{n}", ROWS[:4])) for n in range(4)]
+    first, second = (
+        assay.run(model=make_model(), tasks=chosen, no_cache=True, output_path=str(tmp_path / str(at)))
+        for at, chosen in enumerate((tasks[:2], tasks[2:]))
+    )
+    with pytest.raises(UserError, match="no task in common: `sums0`, `sums1` and `sums2`, `sums3`"):
+        assay.compare(first, second)

@@ -9,7 +9,7 @@ import pytest
 from tests.making import make_model, write_choices, write_task
 
 import assay
-from assay.core.responses import Failure
+from assay.core.records.responses import Failure
 from assay.viewer.exports import export
 
 HOSTILE = [
@@ -29,7 +29,7 @@ ROWS = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(l
 def hostile(request: Any) -> Any:
     """Return a hostile text for each document, a failure, and at last a right answer."""
     if hasattr(request, "continuation"):
-        from assay.core.responses import LogProbability
+        from assay.core.records.responses import LogProbability
 
         return LogProbability(-1.0 if request.index == 1 else -2.0, True)
     if request.document < len(HOSTILE):

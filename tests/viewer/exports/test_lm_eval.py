@@ -15,7 +15,7 @@ from tests.making import Function, make_model, write_choices, write_task, write_
 import assay
 from assay import models
 from assay.core.errors import OutputError
-from assay.core.responses import LogProbability
+from assay.core.records.responses import LogProbability
 from assay.viewer.exports.lm_eval import (
     build_results,
     find_model_name,
@@ -77,6 +77,16 @@ def test_dates_have_no_colons_and_are_the_same_in_every_name(workspace: Path) ->
         "results_2026-01-02T03-04-05.678901.json",
         "samples_sums_2026-01-02T03-04-05.678901.jsonl",
     ]
+
+
+def test_results_name_their_run_and_its_intervals(workspace: Path) -> None:
+    done = run(write_task(workspace / "tasks"))
+    results = build_results(done)
+    assert (results["run_id"], results["run_folder"]) == (done.id, str(done.folder.resolve()))
+    estimate = done.estimates[0]
+    assert estimate.interval is not None
+    interval = results["intervals"]["sums"]["exact_match,none"]
+    assert (interval["low"], interval["high"]) == estimate.interval and interval["method"]
 
 
 def test_a_group_is_in_the_results(workspace: Path) -> None:

@@ -24,7 +24,7 @@ def right_for(share: int) -> Any:
 
     def answer(request: Any) -> Any:
         if hasattr(request, "continuation"):
-            from assay.core.responses import LogProbability
+            from assay.core.records.responses import LogProbability
 
             return LogProbability(-1.0 if request.index == 1 else -2.0, True)
         return str(request.document + (1 if request.document < share else 2))

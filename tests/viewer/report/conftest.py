@@ -11,7 +11,7 @@ import pytest
 from tests.making import make_model, write_choices, write_task
 
 import assay
-from assay.core.responses import Failure, LogProbability, Response, Usage
+from assay.core.records.responses import Failure, LogProbability, Response, Usage
 
 HOSTILE = [
     "</script><script>document.title='owned'</script>",

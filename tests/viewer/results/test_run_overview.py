@@ -8,7 +8,7 @@ import pytest
 from tests.making import make_model, write_choices, write_task
 
 import assay
-from assay.core.responses import Failure
+from assay.core.records.responses import Failure
 from assay.viewer.documents.statistics import collect_document_statistics
 from assay.viewer.results.run_overview import build_outcome_bars, build_run_overview, build_score_marks
 
@@ -20,7 +20,7 @@ ROWS = [
 
 def answers(request: Any) -> Any:
     if hasattr(request, "continuation"):
-        from assay.core.responses import LogProbability
+        from assay.core.records.responses import LogProbability
 
         return LogProbability(-1.0 if request.index == 1 else -2.0, True)
     if request.document == 3:

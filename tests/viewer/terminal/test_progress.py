@@ -124,3 +124,10 @@ def test_interrupted_progress_leaves_no_thread_running() -> None:
     with pytest.raises(KeyboardInterrupt), show_progress(half_done(), io.StringIO()):
         raise KeyboardInterrupt
     assert "assay-progress" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_a_pause_of_the_server_is_shown() -> None:
+    progress = RunProgress(stage="ask", measure_pause_s=lambda: 240.0)
+    assert "rate limited, next try in 4 min" in format_progress_line(progress)
+    progress.measure_pause_s = lambda: 0.0
+    assert "rate limited" not in format_progress_line(progress)

@@ -10,8 +10,8 @@ import yaml
 from tests.making import ROWS, answer_correctly, make_model, write_task
 
 import assay
-from assay.core.requests import Request
-from assay.core.responses import Failure
+from assay.core.records.requests import Request
+from assay.core.records.responses import Failure
 from assay.viewer.results.score_rows import iterate_score_rows
 from assay.viewer.terminal.results_table import build_results_table, format_results
 

@@ -10,7 +10,7 @@ from tests.making import Function, write_choices, write_task
 from tests.making_media import make_wav, write_video
 
 import assay
-from assay.core.responses import Failure, LogProbability, Response, Tokens
+from assay.core.records.responses import Failure, LogProbability, Response, Tokens
 from assay.store.runs.run import Run
 from assay.testing import ScriptedModel
 

@@ -259,7 +259,7 @@ def test_two_runs_are_selected_and_compared(visit: Visit, runs: Runs, screenshot
     assert page.locator("text=Different settings").is_visible()
     page.screenshot(path=screenshots / "compare.png", full_page=True)
     before = page.locator("#flips tbody tr").count()
-    page.select_option("select[name=side]", "better")
+    page.select_option("select[name=side]", "worse")
     wait_until(page, f"document.querySelectorAll('#flips tbody tr').length < {before}")
     page.locator("#flips tbody tr a.row").first.click()
     page.wait_for_url("**/compare/document?*")

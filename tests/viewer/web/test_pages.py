@@ -9,9 +9,11 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from tests.making import write_task
 from tests.viewer.web.sample_runs import HOSTILE, SUMS
 from tests.viewer.web.viewer_server import Viewer, serve_runs
 
+import assay
 from assay.store.runs.media_files import write_media
 from assay.store.runs.run import Run
 from assay.viewer.charts import DARK, LIGHT, OUTCOME_COLOURS
@@ -204,6 +206,15 @@ def test_the_comparison_page_shows_changed_documents_and_settings(viewer: Viewer
     assert "<mark>5</mark>" in one
 
 
+def test_the_oldest_run_is_the_baseline_in_any_order_of_clicks(viewer: Viewer, runs: Runs) -> None:
+    old, new = sorted(runs[:2], key=lambda run: run.facts["started"])
+    for first, second in ((old, new), (new, old)):
+        page = viewer.get_when_ready(f"/compare?run={first.id}&run={second.id}").text
+        assert f"compared with {old.id}" in page
+    page = viewer.get_when_ready(f"/compare?run={old.id}&run={new.id}&baseline={new.id}").text
+    assert f"compared with {new.id}" in page
+
+
 def test_missing_pages_have_a_readable_message(viewer: Viewer, runs: Runs) -> None:
     for path in ("/runs/nothing", f"/runs/{runs[0].id}/documents/sums/99999", "/nowhere", "/runs/nothing@1"):
         answer = viewer.get(path)
@@ -285,3 +296,14 @@ def test_the_style_sheet_defines_every_colour_it_uses(viewer: Viewer) -> None:
     used = set(re.findall(r"var\(--([\w-]+)\)", sheet))
     known = set(re.findall(r"--([\w-]+):", sheet.partition("@media")[0]))
     assert used and used <= known
+
+
+def test_a_truncated_prompt_is_marked(tmp_path: Path) -> None:
+    rows = [{"question": "word " * count, "answer": "1"} for count in (250, 10)]
+    task = write_task(tmp_path, "long", rows, generation_kwargs={"max_gen_toks": 8, "until": ["\n"]})
+    run = assay.run(model="embedded", tasks=[str(task)], output_path=str(tmp_path / "out"))
+    with serve_runs([tmp_path / "out"]) as viewer:
+        cut, whole = (viewer.get_when_ready(f"/runs/{run.id}/documents/long/{n}").text for n in (0, 1))
+        assert "truncated: 253 tokens removed" in cut
+        assert "tokens removed" not in whole
+        assert "1 of 2 prompts truncated" in viewer.get_when_ready(f"/runs/{run.id}").text

@@ -139,7 +139,9 @@ def _read_rows(
             "test_split": "x",
         }
         draft.write_text(yaml.safe_dump({**keys, **dataset}), encoding="utf-8")
-        splits = load_splits(load_task(draft), data_root=data_root or os.environ.get("ASSAY_DATA"))
+        splits = load_splits(
+            load_task(draft), data_root=data_root or os.environ.get("ASSAY_DATA"), allow_data_outside=True
+        )
     name = split or next((known for known in _PREFERRED_SPLITS if known in splits), next(iter(splits)))
     if name not in splits:
         raise InvalidOption(f"no split `{name}`", where="--split", hint=f"available: {', '.join(splits)}")

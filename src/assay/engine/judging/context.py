@@ -14,10 +14,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 
-from assay.core.messages import Prompt
 from assay.core.ports import Model
-from assay.core.requests import Generate, Settings
-from assay.core.responses import Failure, Outcome
+from assay.core.records.messages import Prompt
+from assay.core.records.requests import Generate, Settings
+from assay.core.records.responses import Failure, Outcome
+from assay.core.secrets import redact_values
 from assay.engine.running.services import ModelServices
 from assay.user_code.executor import Executor
 
@@ -139,7 +140,7 @@ class DocumentJudgeContext:
         if isinstance(judge, str):
             name = judge
         else:
-            name = services.add_judge(judge.name, judge, await judge.identify())
+            name = services.add_judge(judge.name, judge, redact_values(await judge.identify()))
         key = (prompt.digest, settings.digest)
         with self._lock:
             repeat, number = self._calls[key], self._calls.total()

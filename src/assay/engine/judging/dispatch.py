@@ -14,10 +14,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.core.ports import SupportsPromptedAs
-from assay.core.verdicts import Unscored
+from assay.core.records.verdicts import Unscored
 from assay.engine.judging.context import JudgeContext
 from assay.engine.judging.documents import judge_documents
-from assay.engine.judging.llm_judges import JudgeReplies, read_replies
+from assay.engine.judging.llm_judges import JUDGE_FAILED, JudgeReplies, read_replies
 from assay.engine.judging.repeats import judge_repeats
 from assay.engine.open_document import JudgedBatch, OpenDocument
 from assay.engine.planning.records import Plan, PlannedTask
@@ -125,9 +125,8 @@ class JudgeDispatcher:
             )
         except WorkerDied as death:
             if len(replies) == 1 and deaths + 1 >= MAX_WORKER_DEATHS:
-                return _read_locally(
-                    planned, [replace(replies[0], failure=_describe_deaths(deaths + 1, death))]
-                )
+                why = _describe_deaths(deaths + 1, death)
+                return _read_locally(planned, [replace(replies[0], failure=why, is_retryable=True)])
             batches = [await self._read_batch_on_worker(planned, [one], deaths + 1) for one in replies]
             return [decision for batch in batches for decision in batch]
         return [
@@ -157,7 +156,7 @@ class JudgeDispatcher:
             )
         except WorkerDied as death:
             if len(documents) == 1 and deaths + 1 >= MAX_WORKER_DEATHS:
-                return [_mark_unscored(planned, documents[0], _describe_deaths(deaths + 1, death))]
+                return [_mark_judge_failed(planned, documents[0], _describe_deaths(deaths + 1, death))]
             batches = [await self._judge_batch_on_worker(planned, [one], deaths + 1) for one in documents]
             return [judged for batch in batches for judged in batch]
         self._plan.programs.record_remote(result.executed, result.isolation)
@@ -222,9 +221,9 @@ def _strip_for_transfer(document: OpenDocument) -> OpenDocument:
     return replace(document, judge_media=(), dialogues=dialogues)
 
 
-def _mark_unscored(planned: PlannedTask, document: OpenDocument, why: str) -> JudgedBatch:
+def _mark_judge_failed(planned: PlannedTask, document: OpenDocument, why: str) -> JudgedBatch:
     index = document.document.index
-    judged = JudgedBatch(outcomes=[(index, "unscored", why)])
+    judged = JudgedBatch(outcomes=[(index, JUDGE_FAILED, why)])
     judged.verdicts += [
         Unscored(document=index, metric=metric, pipeline=pipeline.name, why=why)
         for pipeline in planned.scorer.pipelines

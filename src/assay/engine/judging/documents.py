@@ -9,11 +9,11 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from assay.core.codec import encode
-from assay.core.endings import classify_ending
-from assay.core.requests import RollingLikelihood
-from assay.core.responses import Failure, Response
-from assay.core.verdicts import Answer, Evidence, Score, Unscored
+from assay.core.records.codec import encode
+from assay.core.records.endings import classify_ending, explain_missing_answer, is_reasoning_truncated
+from assay.core.records.requests import RollingLikelihood
+from assay.core.records.responses import Failure, Response
+from assay.core.records.verdicts import Answer, Evidence, Score, Unscored
 from assay.engine.judging.context import JudgeContext
 from assay.engine.open_document import JudgedBatch, OpenDocument
 from assay.engine.planning.records import PlannedTask
@@ -51,6 +51,7 @@ def judge_documents(
     deferred: list[tuple[OpenDocument, Answer]] = []
     """Answers whose code may wait for judges or programs."""
 
+    truncated = {document.document.index for document in complete if _ends_inside_reasoning(document)}
     defers = context is not None and planned.uses_services
     seeds = random_state if scorer.has_process_results else None
     negate = planned.spec.dialect.answers_are_losses
@@ -61,6 +62,10 @@ def judge_documents(
                 continue
             judged.answers.append(answer)
             if not score:
+                continue
+            if answer.document in truncated:
+                why = explain_missing_answer(_responses(document))
+                scorer.mark_unscored(answer.document, pipeline.name, why)
                 continue
             if defers:
                 deferred.append((document, answer))
@@ -76,12 +81,27 @@ def judge_documents(
         index = document.document.index
         if not score:
             ending = "skipped"
+        elif index in truncated:
+            ending = "truncated"
         elif index in unscored:
             ending = "judge-failed" if index in judge_failed else "unscored"
         else:
-            ending = classify_ending(cast("list[Response]", document.outcomes), found.get(index))
-        judged.outcomes.append((index, ending, unscored.get(index, "")))
+            ending = classify_ending(_responses(document), found.get(index))
+        why = explain_missing_answer(_responses(document)) if ending == "empty" else ""
+        judged.outcomes.append((index, ending, unscored.get(index, why)))
     return judged
+
+
+def _responses(document: OpenDocument) -> list[Response]:
+    """Return the responses of a complete document."""
+    return cast("list[Response]", document.outcomes)
+
+
+def _ends_inside_reasoning(document: OpenDocument) -> bool:
+    first = document.outcomes[0] if document.outcomes else None
+    if type(first) is not Response or first.finish != "length" or document.dialogues is not None:
+        return False
+    return is_reasoning_truncated(_responses(document))
 
 
 def _judge_concurrently(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from assay.core.documents import Document
-from assay.core.messages import Media
-from assay.core.requests import Request
+from assay.core.records.documents import Document
+from assay.core.records.messages import Media
+from assay.core.records.requests import Request
 from assay.scoring.judges.panel import JudgePanel
 from assay.scoring.judges.prompts import to_text
 from assay.scoring.judges.records import JudgeInput

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from assay.core.errors import AssayError, TaskError
 from assay.core.ports import Services
-from assay.core.verdicts import Answer, Unscored
+from assay.core.records.verdicts import Answer, Unscored
 from assay.engine.judging.judge_inputs import build_judge_input
 from assay.engine.open_document import JudgedBatch, OpenDocument
 from assay.engine.planning.records import PlannedTask
@@ -24,7 +24,7 @@ from assay.user_code.executor import Executor
 __all__ = ["JUDGE_FAILED", "JudgeReplies", "ReadReplies", "ask_judges", "read_replies"]
 
 JUDGE_FAILED = "judge-failed"
-"""The ending of a document whose judge did not answer: no score, judged again at the next start."""
+"""The ending of a document whose judge did not answer or whose workers died: no score, judged again at the next start."""
 
 _WITHOUT_ANSWER = frozenset(("unscored", "judge-failed", "failed", "skipped"))
 
@@ -40,7 +40,10 @@ class JudgeReplies:
     pipeline: str
     replies: Sequence[MemberReplies] = ()
     failure: str = ""
-    """Why nothing could be asked; empty otherwise."""
+    """Why nothing could be asked or parsed; empty otherwise."""
+
+    is_retryable: bool = False
+    """Whether the document is judged again when the run is resumed, because the failure may not repeat."""
 
 
 ReadReplies = Callable[[PlannedTask, Sequence[JudgeReplies]], Awaitable[Sequence[PanelDecision]]]
@@ -50,7 +53,7 @@ def read_replies(panel: JudgePanel, replies: JudgeReplies) -> PanelDecision:
     """Turn the replies of a panel into a decision."""
     document, pipeline = replies.document, replies.pipeline
     if replies.failure:
-        return panel.leave_unscored(replies.failure, document, pipeline)
+        return panel.leave_unscored(replies.failure, document, pipeline, failed=replies.is_retryable)
     try:
         return panel.decide(replies.replies, document=document, pipeline=pipeline)
     except Exception:  # noqa: BLE001 - a judge may come from a plugin

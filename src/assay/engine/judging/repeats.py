@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from assay.core.verdicts import Answer, RepeatScores, Score
+from assay.core.records.verdicts import Answer, RepeatScores, Score
 from assay.engine.judging.context import JudgeContext
 from assay.engine.judging.documents import DocumentScorer, group_responses
 from assay.engine.open_document import JudgedBatch, OpenDocument
 from assay.engine.planning.records import Plan, PlannedTask
+from assay.engine.results.confidence_intervals import read_clusters
 from assay.scoring.pipelines import Pipeline
-from assay.stats.repeats import RepeatTable, summarise_repeats
+from assay.stats.intervals.repeats import RepeatTable, summarise_repeats
 from assay.store.journal.journal import Journal
 from assay.user_code.random_state import TaskRandomState
 from assay.user_code.timeouts import current_timer
@@ -107,8 +108,9 @@ def summarise_run_repeats(plan: Plan, journal: Journal) -> list[dict[str, Any]]:
     for name, planned in plan.tasks.items():
         if planned.spec.repeats > 1:
             tables = RepeatTable.build_tables(journal.read_repeats(name))
+            clusters = read_clusters(planned.spec, journal)
             facts += [
-                {"task": name, "pipeline": pipeline, "metric": metric, **summarise_repeats(table)}
+                {"task": name, "pipeline": pipeline, "metric": metric, **summarise_repeats(table, clusters)}
                 for (pipeline, metric), table in tables.items()
             ]
     return facts

@@ -19,15 +19,15 @@ from typing import Any, NoReturn, cast
 from assay.core.errors import InvalidOption
 from assay.core.options.run_spec import RunSpec
 from assay.core.program_executor import use_executor
-from assay.core.programs import IsolationReport
+from assay.core.records.programs import IsolationReport
 from assay.engine.judging.context import DocumentJudgeContext, JudgeContext, use_judge_context
 from assay.engine.judging.documents import judge_documents
 from assay.engine.judging.llm_judges import JudgeReplies, read_replies
 from assay.engine.judging.repeats import judge_repeats
 from assay.engine.open_document import JudgedBatch, OpenDocument
 from assay.engine.planning.plan import plan_task_in_worker
-from assay.engine.planning.recorded_model import RecordedModel
 from assay.engine.planning.records import PlannedTask
+from assay.engine.planning.setup.recorded_model import RecordedModel
 from assay.sandboxes.program_runner import ProgramRunner, programs_for_run
 from assay.scoring.judges.panel import PanelDecision, PanelMember
 from assay.user_code.executor import DirectExecutor
@@ -122,7 +122,7 @@ def _load_worker_task(job: JudgeJob) -> _WorkerTask:
         InvalidOption: The task or its data differ on this machine.
     """
     spec = replace(job.spec, replicas=1, ray=None, workers=0)
-    programs = ProgramRunner(spec.sandbox, spec.sandbox_args, max_concurrent=1)
+    programs = ProgramRunner(spec.sandbox, spec.sandbox_args, i_know=spec.i_know, max_concurrent=1)
     manifest = {"model": job.model, "options": {"token_logprobs": spec.token_logprobs}}
     with use_executor(programs):
         planned = plan_task_in_worker(spec, job.task, RecordedModel(manifest), programs)

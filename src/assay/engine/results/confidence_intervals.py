@@ -3,65 +3,87 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
-from assay.core.specs import TaskSpec
-from assay.stats.aggregations import Aggregation, find_aggregation_name
-from assay.stats.bootstrap import BOOTSTRAP_AGGREGATIONS
-from assay.stats.cluster_errors import extract_scores
-from assay.stats.confidence_intervals import Interval, is_binary, mean_interval
-from assay.stats.exact_summation import to_float_array
+from assay.core.errors import AssayError
+from assay.core.records.specs import TaskSpec
+from assay.engine.planning.records import PlannedTask
+from assay.engine.results.stop_metrics import find_score_range
+from assay.stats.aggregations import find_aggregation_name
 from assay.stats.groups import GroupPart, compute_stratified_interval
-from assay.stats.resampling import bootstrap_interval
-from assay.stats.value_list import ValueList
+from assay.stats.intervals.cluster_errors import extract_scores
+from assay.stats.intervals.confidence_intervals import Interval, encode_clusters, mean_interval
+from assay.stats.intervals.corpus_intervals import CORPUS_AGGREGATIONS, corpus_interval
+from assay.stats.numerics.exact_summation import to_float_array
+from assay.stats.numerics.value_list import ValueList
+from assay.store.journal.journal import Journal
 
-__all__ = ["compute_group_interval", "compute_task_interval"]
+__all__ = ["compute_group_interval", "compute_task_interval", "read_clusters"]
 
-_RESAMPLED = BOOTSTRAP_AGGREGATIONS | {"weighted_perplexity", "bits_per_byte"}
-_RESAMPLES = 1000
 
-IntervalAndMethod = tuple[tuple[float, float] | None, str]
-"""Lower and upper bound, and the method; None if there is no interval."""
+def read_clusters(spec: TaskSpec, journal: Journal) -> dict[int, Any] | None:
+    """Return the cluster of each document, from the field that `cluster_key` names; None if there is none.
+
+    Documents without the field are clusters of their own.
+    """
+    if not spec.cluster_key:
+        return None
+    found = dict(journal.read_field(spec.name, spec.cluster_key))
+    return found if any(name is not None for name in found.values()) else None
 
 
 def compute_task_interval(
-    spec: TaskSpec, aggregation: str | Aggregation, values: ValueList, value: Any
-) -> IntervalAndMethod:
-    """Compute the interval of a task's metric: of a mean from the scores, of a corpus metric by bootstrap.
+    planned: PlannedTask,
+    metric: str,
+    values: ValueList,
+    value: Any,
+    clusters: Sequence[Any] | None,
+) -> tuple[Interval, int | None] | None:
+    """Compute the interval of a task's metric, and the number of clusters if it is clustered; None if there is no method.
 
-    An aggregation of the task's own code counts as a mean if it returns the same value."""
+    `clusters` are those of the documents, in the order of the values. Values that are mappings can name their cluster
+    themselves. An aggregation of the task's own code counts as a mean if it returns the same value.
+    """
     if not len(values) or not isinstance(value, (int, float)):
-        return None, ""
+        return None
+    aggregation, higher_is_better, _ = planned.scorer.find_report(metric)
     name = find_aggregation_name(aggregation)
-    if name in _RESAMPLED:
-        found = bootstrap_interval(name, values.items, resamples=_RESAMPLES)
-        sound = found is not None and math.isfinite(found.half_width) and found.half_width > 0
-        return _to_pair(found) if found is not None and sound else (None, "")
-    clusters = None
-    scores = to_float_array(values.items)
-    if scores is None and spec.dialect.reads_score_key:
-        listed, clusters = extract_scores(
-            values.items, score_key=spec.score_key, cluster_key=spec.cluster_key
-        )
-        scores = to_float_array(listed) if len(listed) == len(values) else None
-    if scores is None or not all(map(math.isfinite, (float(scores.min()), float(scores.max())))):
-        return None, ""
-    if len(scores) == 1 and not is_binary(scores):
-        return None, ""
-    if name != "mean" and not math.isclose(float(scores.mean()), value, rel_tol=1e-9, abs_tol=1e-12):
-        return None, ""
-    known = clusters if clusters is not None and any(one is not None for one in clusters) else None
-    if known is not None and len(set(known)) == 1:
-        return None, ""  # a single cluster says nothing about others
-    return _to_pair(mean_interval(scores, known))
+    spec, scores = planned.spec, None
+    if name not in CORPUS_AGGREGATIONS:
+        scores = to_float_array(values.items)
+        if scores is None and spec.dialect.reads_score_key:
+            listed, named = extract_scores(
+                values.items, score_key=spec.score_key, cluster_key=spec.cluster_key
+            )
+            scores = to_float_array(listed) if len(listed) == len(values) else None
+            clusters = named if any(one is not None for one in named) else clusters
+        if scores is None or not all(map(math.isfinite, (float(scores.min()), float(scores.max())))):
+            return None
+        if name != "mean" and not math.isclose(float(scores.mean()), value, rel_tol=1e-9, abs_tol=1e-12):
+            return None
+    codes, count = encode_clusters(_to_hashable(clusters)) if clusters is not None else (None, len(values))
+    if count == len(values):
+        codes = None
+    elif count < 2:
+        return None  # a single cluster says nothing about others
+    if scores is None:
+        found = corpus_interval(str(name), values.items, codes)
+        return None if found is None else (found, None if codes is None else count)
+    limits = find_score_range(planned, metric)
+    if limits is None and higher_is_better is False and float(scores.min()) >= 0:
+        limits = (0.0, math.inf)  # a loss between 0 and 1 can be larger in other documents
+    try:
+        found = mean_interval(scores, codes, limits=limits)
+    except AssayError:  # a single document, or equal scores without a known range
+        return None
+    return found, None if codes is None else count
 
 
-def compute_group_interval(parts: Sequence[GroupPart], *, weight_by_size: bool) -> IntervalAndMethod:
+def _to_hashable(clusters: Sequence[Any]) -> list[Any]:
+    return [one if isinstance(one, Hashable) else repr(one) for one in clusters]
+
+
+def compute_group_interval(parts: Sequence[GroupPart], *, weight_by_size: bool) -> Interval | None:
     """Compute the interval of a group's mean, with its tasks as strata."""
-    found = compute_stratified_interval(parts, weight_by_size=weight_by_size)
-    return (None, "") if found is None else _to_pair(found)
-
-
-def _to_pair(interval: Interval) -> IntervalAndMethod:
-    return (interval.low, interval.high), interval.method
+    return compute_stratified_interval(parts, weight_by_size=weight_by_size)

@@ -6,14 +6,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assay.core.entry_points import find_entry_points
-from assay.core.errors import UnknownName
+from assay.core.errors import AssayError, UnknownName
 from assay.core.fingerprints import digest_json
-from assay.core.verdicts import Estimate
-from assay.stats.confidence_intervals import mean_interval
-from assay.stats.exact_summation import to_float_array
+from assay.core.records.verdicts import Estimate
+from assay.stats.intervals.confidence_intervals import encode_clusters, mean_interval
+from assay.stats.numerics.exact_summation import to_float_array
 from assay.store.documents.score_tables import ScoreTable, ScoreTableSource
 from assay.store.journal.journal import JOURNAL_FILE
 from assay.store.runs.imported_runs import ImportedRun, write_imported_run
@@ -77,11 +77,26 @@ def _read_estimates(source: ScoreTableSource) -> list[Estimate]:
     sheets = {task: source.read_score_table(task) for task in source.tasks}
     told = source.read_estimates()
     if not told:
-        return [estimate for sheet in sheets.values() for estimate in _estimate_means(sheet)]
-    return [_add_interval(estimate, sheets.get(estimate.task)) for estimate in told]
+        return [
+            estimate
+            for sheet in sheets.values()
+            for estimate in _estimate_means(sheet, _read_clusters(source, sheet))
+        ]
+    clusters = {task: _read_clusters(source, sheet) for task, sheet in sheets.items()}
+    return [
+        _add_interval(estimate, sheets.get(estimate.task), clusters.get(estimate.task)) for estimate in told
+    ]
 
 
-def _add_interval(estimate: Estimate, sheet: ScoreTable | None) -> Estimate:
+def _read_clusters(source: ScoreTableSource, sheet: ScoreTable) -> list[Any] | None:
+    """Read the field that the task's `cluster_key` names; None if no document has it."""
+    names = source.field(sheet.task, sheet.cluster_key) if sheet.cluster_key else []
+    return names if any(name is not None for name in names) else None
+
+
+def _add_interval(
+    estimate: Estimate, sheet: ScoreTable | None, clusters: Sequence[Any] | None = None
+) -> Estimate:
     column = None if sheet is None else sheet.columns.get((estimate.pipeline, estimate.metric))
     scores = None if column is None else _to_scores(column.values)
     if column is None or scores is None:
@@ -89,11 +104,23 @@ def _add_interval(estimate: Estimate, sheet: ScoreTable | None) -> Estimate:
     scored = replace(estimate, scored=len(scores), unscored=len(column.values) - len(scores))
     if len(scores) < 2 or abs(float(scores.mean()) - estimate.value) > 1e-9:
         return scored  # not the mean of these scores
-    found = mean_interval(scores)
-    return replace(scored, interval=(found.low, found.high), interval_method=found.method)
+    names = None
+    if clusters is not None:
+        names = [name for name, value in zip(clusters, column.values, strict=True) if value is not None]
+    try:
+        found = mean_interval(scores, names)
+    except AssayError:  # one cluster, or equal scores without a known range
+        return scored
+    count = encode_clusters(names)[1] if names is not None else len(scores)
+    return replace(
+        scored,
+        interval=(found.low, found.high),
+        interval_method=found.method,
+        clusters=count if count < len(scores) else None,
+    )
 
 
-def _estimate_means(sheet: ScoreTable) -> list[Estimate]:
+def _estimate_means(sheet: ScoreTable, clusters: Sequence[Any] | None) -> list[Estimate]:
     found = []
     for column in sheet.columns.values():
         scores = _to_scores(column.values)
@@ -110,7 +137,7 @@ def _estimate_means(sheet: ScoreTable) -> list[Estimate]:
             unscored=len(column.values) - len(scores),
             higher_is_better=column.higher_is_better,
         )
-        found.append(_add_interval(single, sheet))
+        found.append(_add_interval(single, sheet, clusters))
     return found
 
 

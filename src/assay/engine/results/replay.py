@@ -22,9 +22,9 @@ from typing import Any, get_args
 from assay.core.errors import InvalidOption
 from assay.core.fingerprints import digest_json
 from assay.core.ports import Ability, Traits
-from assay.core.requests import Request, compute_fingerprint
-from assay.core.responses import Failure, Outcome, Response
-from assay.engine.planning.recorded_plan import get_manifest
+from assay.core.records.requests import Request, compute_fingerprint
+from assay.core.records.responses import Failure, Outcome, Response
+from assay.engine.planning.manifests.recorded_plan import get_manifest
 from assay.engine.results.sample_files import ResponseNotFound, SampleFiles, find_sample_files
 from assay.store.runs.lookup import find_run
 from assay.store.runs.run import Run

@@ -14,18 +14,19 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from assay.core.errors import InvalidOption, OutputError, UnknownName, UserError
 from assay.core.progress import RunProgress
-from assay.core.responses import Response
-from assay.core.specs import FilterStep, MetricSpec, PipelineSpec, TaskSpec
+from assay.core.records.responses import Response
+from assay.core.records.specs import FilterStep, MetricSpec, PipelineSpec, TaskSpec
 from assay.engine import run as engine
-from assay.engine.planning.manifest import write_manifest
-from assay.engine.planning.manifest_diff import compare_manifests, list_scoring_changes
-from assay.engine.planning.recorded_model import NOT_ASKED
+from assay.engine.planning.manifests.manifest import write_manifest
+from assay.engine.planning.manifests.manifest_diff import compare_manifests, list_scoring_changes
 from assay.engine.planning.records import Plan, PlannedTask
+from assay.engine.planning.setup.recorded_model import NOT_ASKED
 from assay.engine.results.run_facts import collect_facts
+from assay.models.reasoning import split_known_format
 from assay.scoring.filters import FILTERS
 from assay.scoring.metrics import METRICS
 from assay.scoring.scorer import Scorer
@@ -44,6 +45,8 @@ class ScoringSelection:
     tasks: Sequence[str] = ()
     filters: Sequence[str] = ()
     metrics: Sequence[str] = ()
+    reasoning: Literal["", "keep", "strip"] = ""
+    """`keep`: score the reasoning as part of the answer; `strip`: remove reasoning that is still in the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,14 +92,14 @@ async def rescore(
     try:
         journal = Journal.open_for_writing(place)
         try:
-            changed = _list_changes(manifests, plan)
+            changed, notes = _list_changes(manifests, plan), _list_notes(*manifests)
             await _score(
                 journal,
                 run,
                 manifests[1],
                 plan,
-                {"changed": changed, **_describe_scoring(run, wanted)},
-                cache,
+                {"changed": changed, "notes": list(notes), **_describe_scoring(run, wanted)},
+                _RunAnswers(run.journal, plan.model_digest, cache, wanted.reasoning),
                 executor,
             )
         finally:
@@ -105,7 +108,7 @@ async def rescore(
         return Scoring(
             run=scored,
             changed=changed,
-            notes=_list_notes(*manifests),
+            notes=notes,
             changed_documents=_count_changed_documents(plan, run, scored),
         )
     except BaseException:
@@ -114,7 +117,10 @@ async def rescore(
 
 
 def _describe_scoring(run: Run, wanted: ScoringSelection) -> dict[str, Any]:
-    return {"of": run.id, "at": time.time(), "wanted": [*wanted.filters, *wanted.metrics]}
+    changes = [*wanted.filters, *wanted.metrics]
+    if wanted.reasoning:
+        changes.append(f"reasoning: {wanted.reasoning}")
+    return {"of": run.id, "at": time.time(), "wanted": changes}
 
 
 def _list_changes(manifests: Manifests, plan: Plan) -> dict[str, list[str]]:
@@ -130,14 +136,13 @@ async def _score(
     manifest: Mapping[str, Any],
     plan: Plan,
     about: Mapping[str, Any],
-    cache: ResponseSource | None,
+    answers: _RunAnswers,
     executor: Executor,
 ) -> None:
     """Run the engine on the recorded responses."""
     started = time.monotonic()
     journal.set_facts({**collect_facts(plan), "manifest": manifest, "scoring": about}).result()
     write_manifest(plan.folder, manifest)
-    answers = _RunAnswers(run.journal, plan.model_digest, cache)
     await engine.run(plan, journal, answers, RunProgress(), executor)
     await asyncio.to_thread(_check_same_questions, plan, run.journal, journal)
     journal.set_facts({"ended": time.time(), "seconds": time.monotonic() - started}).result()
@@ -146,13 +151,26 @@ async def _score(
 class _RunAnswers:
     """The responses of a run; for judges, also those in the shared cache."""
 
-    def __init__(self, journal: Journal, model_digest: str, cache: ResponseSource | None) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        model_digest: str,
+        cache: ResponseSource | None,
+        reasoning: Literal["", "keep", "strip"] = "",
+    ) -> None:
         self._journal = journal
         self._model = model_digest[:16]
         self._cache = cache
+        self._reasoning = reasoning
 
     def find(self, fingerprints: Sequence[str], *, tokens: bool = False) -> dict[str, Response]:
         found = self._journal.find(fingerprints, tokens=tokens)
+        if self._reasoning:
+            change = _keep_reasoning if self._reasoning == "keep" else _strip_reasoning
+            found = {
+                mark: change(response) if mark.startswith(self._model) else response
+                for mark, response in found.items()
+            }
         if self._cache is not None:
             others = [mark for mark in fingerprints if mark not in found and not mark.startswith(self._model)]
             found |= self._cache.find(others) if others else {}
@@ -164,6 +182,21 @@ class _RunAnswers:
         done: Future[None] = Future()
         done.set_result(None)
         return done
+
+
+def _keep_reasoning(response: Response) -> Response:
+    """Return a response whose answer contains its reasoning, as a harness that does not separate it sees it."""
+    if not response.reasoning or not isinstance(response.value, str):
+        return response
+    return replace(response, value=f"<think>{response.reasoning}</think>{response.value}", reasoning=None)
+
+
+def _strip_reasoning(response: Response) -> Response:
+    """Return a response without the reasoning in its answer, for runs that did not separate it."""
+    if response.reasoning is not None or not isinstance(response.value, str):
+        return response
+    found = split_known_format(response.value)
+    return replace(response, value=found.answer, reasoning=found.reasoning)
 
 
 # --- what is scored ------------------------------------------------------------------------------------
@@ -262,7 +295,7 @@ def _check_same_questions(plan: Plan, before: Journal, after: Journal) -> None:
 
 
 def _list_notes(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return other changes: data, helper files, Assay's scoring code."""
+    """Return other changes: data, helper files, judges, Assay's scoring code."""
     drifts = compare_manifests(then, now)
     return tuple(f"{drift.kind}: {drift.what}" for drift in drifts if drift.kind in ("data", "code", "model"))
 

@@ -6,13 +6,22 @@ import inspect
 import platform
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from assay.core.codec import to_plain
+from assay.core.errors import InvalidOption
 from assay.core.installation import assay_version
+from assay.core.options.parsing import parse_arguments
 from assay.core.options.run_spec import RunSpec
-from assay.core.secrets import redact_assignments, redact_fields
+from assay.core.ports import SupportsProbing
+from assay.core.records.codec import to_plain
+from assay.core.secrets import (
+    redact_assignments,
+    redact_fields,
+    register_environment_secrets,
+    register_secrets_in,
+)
 from assay.engine.planning.records import Plan, PlannedTask
 from assay.engine.running.cost_ledger import get_billing_name
 from assay.models.prices import load_prices
@@ -27,6 +36,7 @@ __all__ = [
     "describe_start",
     "get_num_fewshot",
     "redact_options",
+    "register_secrets",
 ]
 
 
@@ -40,6 +50,7 @@ def collect_facts(plan: Plan) -> dict[str, Any]:
         "identity": dict(plan.identity),
         "judges": {name: dict(judge.identity) for name, judge in plan.judges.items()},
         "billing": describe_billing(plan),
+        "probe_calls": _count_probe_calls(plan),
         "top": list(plan.top),
         "tasks": {name: _describe_task(planned) for name, planned in plan.tasks.items()},
         "groups": {
@@ -85,16 +96,37 @@ def describe_billing(plan: Plan) -> dict[str, Any]:
     return facts
 
 
+def _count_probe_calls(plan: Plan) -> dict[str, int]:
+    """Return the calls that found out what a server supports; the model has an empty name, judges their own."""
+    models = {"": plan.model, **{key: judge.model for key, judge in plan.judges.items()}}
+    counts = {
+        name: int(model.seen.get("probe_calls", 0))
+        for name, model in models.items()
+        if isinstance(model, SupportsProbing)
+    }
+    return {name: count for name, count in counts.items() if count}
+
+
 def describe_sandbox(plan: Plan) -> dict[str, Any]:
     """Describe the sandbox and its isolation; empty if no program ran."""
     isolation = plan.programs.isolation
     return {} if isolation is None else {"sandbox": isolation.to_json()}
 
 
+def register_secrets(spec: RunSpec) -> None:
+    """Register the keys in the environment and in the options, before anything is written or shown."""
+    register_environment_secrets()
+    register_secrets_in(asdict(spec))
+    for word in (*spec.judge, *spec.sink):
+        with suppress(InvalidOption):  # reported by the plan
+            register_secrets_in(parse_arguments(word.partition(",")[2]))
+
+
 def redact_options(spec: RunSpec) -> dict[str, Any]:
     """Return the options with secrets redacted, also inside `--judge`."""
     kept: dict[str, Any] = to_plain(redact_fields(asdict(spec)))
-    return {**kept, "judge": [redact_assignments(word) for word in spec.judge]}
+    lists = {name: [redact_assignments(word) for word in getattr(spec, name)] for name in ("judge", "sink")}
+    return {**kept, **lists}
 
 
 def _describe_task(planned: PlannedTask) -> dict[str, Any]:
@@ -134,6 +166,11 @@ def _describe_filters(pipeline: Pipeline) -> dict[str, Any]:
     return {
         "steps": steps,
         **({"thoughts": [list(pair) for pair in pipeline.reasoning_tags]} if pipeline.reasoning_tags else {}),
+        **(
+            {"thoughts_first": True}
+            if pipeline.reasoning_tags and not pipeline.removes_reasoning_last
+            else {}
+        ),
     }
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.errors import DatasetError
-from assay.core.requests import Generate, Likelihood, Request
-from assay.core.responses import LogProbability
+from assay.core.records.requests import Generate, Likelihood, Request
+from assay.core.records.responses import LogProbability
 from assay.store.journal.rows import encode_prompt
 
 __all__ = ["ResponseNotFound", "SampleFiles", "find_sample_files", "parse_response"]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from assay.core.endings import MIN_UNSCORED_SHARE_FOR_BOUNDS
-from assay.core.verdicts import Estimate
+from assay.core.records.endings import MIN_UNSCORED_SHARE_FOR_BOUNDS
+from assay.core.records.verdicts import Estimate
 from assay.engine.planning.records import PlannedTask
 from assay.stats.aggregations import find_aggregation_name
 from assay.stats.groups import GroupPart, pool_parts

@@ -10,7 +10,7 @@ from assay.core.options.stop_rules import StopRule
 from assay.engine.planning.records import PlannedTask
 from assay.stats.aggregations import find_aggregation_name
 
-__all__ = ["StopMetric", "find_stop_metric", "list_stop_warnings"]
+__all__ = ["StopMetric", "find_score_range", "find_stop_metric", "list_stop_warnings"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,20 +48,20 @@ def find_stop_metric(planned: PlannedTask, rule: StopRule) -> StopMetric | str:
     return StopMetric(
         pipeline=pipeline or pipelines[0],
         metric=found,
-        limits=rule.limits or _find_range(planned, found),
+        limits=rule.limits or find_score_range(planned, found) or (0.0, 1.0),
         higher_is_better=scorer.find_report(found).higher_is_better is not False,
     )
 
 
-def _find_range(planned: PlannedTask, metric: str) -> tuple[float, float]:
-    """Return the range of a judge's scores; 0 to 1 by default."""
+def find_score_range(planned: PlannedTask, metric: str) -> tuple[float, float] | None:
+    """Return the range of a judge's scores; None for other metrics."""
     for panel in planned.scorer.panels:
         parts = {f"{panel.spec.metric}_{part}" for part in panel.spec.judge.parts}
         limits = getattr(panel.spec.judge, "limits", None)
         if limits is not None and metric in {panel.spec.metric, *parts}:
             low, high = limits
             return float(low), float(high)
-    return 0.0, 1.0
+    return None
 
 
 def list_stop_warnings(rule: StopRule, tasks: Mapping[str, PlannedTask]) -> list[str]:

@@ -15,12 +15,12 @@ from typing import Any
 
 from assay.core.errors import InvalidOption
 from assay.core.options.stop_rules import StopRule, parse_stop_rule
-from assay.core.verdicts import Score, Unscored, Verdict
+from assay.core.records.verdicts import Score, Unscored, Verdict
+from assay.engine.planning.manifests.run_names import get_output_folder
 from assay.engine.planning.records import Plan, PlannedTask
-from assay.engine.planning.run_names import get_output_folder
 from assay.engine.results.stop_metrics import StopMetric, find_stop_metric
-from assay.stats.confidence_intervals import Interval
-from assay.stats.confidence_sequences import ConfidenceSequence
+from assay.stats.intervals.confidence_intervals import Interval
+from assay.stats.intervals.confidence_sequences import ConfidenceSequence
 from assay.store.journal.journal import Journal
 from assay.store.runs.lookup import DEFAULT_FOLDER, find_run
 from assay.store.runs.run import Run

@@ -13,18 +13,26 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.options.run_spec import RunSpec
-from assay.core.specs import GroupMetric, GroupSpec, TaskSpec
-from assay.core.verdicts import Estimate
+from assay.core.records.specs import GroupMetric, GroupSpec, TaskSpec
+from assay.core.records.verdicts import Estimate
 from assay.engine.judging.repeats import summarise_run_repeats
 from assay.engine.planning.decontamination import SUFFIX, find_contaminated_documents
 from assay.engine.planning.records import Plan, PlannedTask
-from assay.engine.results.confidence_intervals import compute_group_interval, compute_task_interval
+from assay.engine.results.confidence_intervals import (
+    compute_group_interval,
+    compute_task_interval,
+    read_clusters,
+)
 from assay.engine.results.score_bounds import add_bounds, pool_bounds
 from assay.stats.aggregations import accepts_any_sequence, aggregate
-from assay.stats.cluster_errors import compute_clustered_error, compute_plain_error, extract_scores
 from assay.stats.groups import GroupPart, pool_parts
-from assay.stats.standard_errors import Draws, compute_standard_error
-from assay.stats.value_list import ValueList
+from assay.stats.intervals.cluster_errors import (
+    compute_lmms_eval_cluster_error,
+    compute_plain_error,
+    extract_scores,
+)
+from assay.stats.intervals.standard_errors import Draws, compute_standard_error
+from assay.stats.numerics.value_list import ValueList
 from assay.store.journal.journal import Journal
 from assay.user_code.timeouts import current_timer
 
@@ -56,9 +64,11 @@ def _estimate_all(plan: Plan, journal: Journal) -> list[Estimate]:
             planned,
             journal.read_verdicts(name),
             failed=failed,
+            clusters=read_clusters(planned.spec, journal),
             iterations=plan.spec.bootstrap_iters,
             draws=plan.spec.bootstrap_draws,
             arguments=build_run_arguments(plan.spec, plan.folder),
+            declared=not plan.spec.predict_only,
         )
         by_task[name] = add_bounds(planned, by_task[name], journal)
         if name in contaminated:
@@ -81,6 +91,7 @@ def _estimate_uncontaminated(
         planned,
         kept,
         failed=failed,
+        clusters=read_clusters(planned.spec, journal),
         iterations=plan.spec.bootstrap_iters,
         draws=plan.spec.bootstrap_draws,
         arguments=build_run_arguments(plan.spec, plan.folder),
@@ -93,18 +104,22 @@ def estimate_task(
     verdicts: Iterable[tuple[str, str, int, str, Any]],
     *,
     failed: int = 0,
+    clusters: Mapping[int, Any] | None = None,
     iterations: int,
     draws: Draws = "lm_eval",
     arguments: Any = None,
+    declared: bool = False,
 ) -> list[Estimate]:
     """Estimate the metrics of a task from (pipeline, metric, document, kind, value) rows in document order.
 
-    `arguments` are the options of the run, for aggregations with a parameter `args`.
+    `clusters` are the clusters of documents, for intervals. `arguments` are the options of the run, for aggregations with a
+    parameter `args`. With `declared`, a metric that the task lists but no document returned has an estimate without a value.
     """
     name = planned.task.name
     values: dict[tuple[str, str], ValueList] = {}
+    members: dict[tuple[str, str], list[Any]] = {}
     unscored: dict[tuple[str, str], int] = {}
-    for pipeline, metric, _, kind, value in verdicts:
+    for pipeline, metric, document, kind, value in verdicts:
         key = (pipeline, metric)
         if kind == "unscored":
             unscored[key] = unscored.get(key, 0) + 1
@@ -113,6 +128,8 @@ def estimate_task(
             if column is None:
                 column = values[key] = ValueList()
             column.append(value)
+            if clusters is not None:
+                members.setdefault(key, []).append(clusters.get(document))
     lost = max(unscored.values(), default=0)
     for key in values:  # an undeclared metric: assume it misses as many documents as the others
         if key[1] not in planned.scorer.metrics:
@@ -125,12 +142,16 @@ def estimate_task(
     )
     if not keys and failed:  # nothing was answered: show the denominator
         keys = [(pipeline, metric) for pipeline in pipelines for metric in order]
+    elif declared:
+        found = {metric for _, metric in keys}
+        keys += [(next(iter(pipelines)), metric) for metric in order if metric not in found]
     return [
         _estimate(
             name,
             planned,
             key,
             values.get(key, ValueList()),
+            members.get(key),
             unscored.get(key, 0),
             failed,
             iterations,
@@ -146,6 +167,7 @@ def _estimate(
     planned: PlannedTask,
     key: tuple[str, str],
     values: ValueList,
+    clusters: Sequence[Any] | None,
     unscored: int,
     failed: int,
     iterations: int,
@@ -156,6 +178,8 @@ def _estimate(
     aggregation, higher_is_better, _ = planned.scorer.find_report(metric)
     value: Any = None
     stderr, method, why = None, "", "" if values else "no document was scored"
+    if not values and not unscored and not failed:
+        why = "no document returned this metric"
     plain, clustered = _compute_document_errors(planned.spec, values)
     if values:
         try:
@@ -167,7 +191,8 @@ def _estimate(
                 )
         except Exception:  # noqa: BLE001 - user code: an aggregation of the task
             why = traceback.format_exc(limit=-2)
-    found = compute_task_interval(planned.spec, aggregation, values, value) if iterations > 0 else (None, "")
+    found = compute_task_interval(planned, metric, values, value, clusters) if iterations > 0 else None
+    interval, count = (None, None) if found is None else found
     return Estimate(
         task=name,
         metric=metric,
@@ -175,8 +200,9 @@ def _estimate(
         value=value,
         stderr=stderr,
         method=method,
-        interval=found[0],
-        interval_method=found[1],
+        interval=None if interval is None else (interval.low, interval.high),
+        interval_method="" if interval is None else interval.method,
+        clusters=count,
         plain_stderr=plain,
         clustered_stderr=clustered,
         why=why,
@@ -209,7 +235,7 @@ def _compute_document_errors(spec: TaskSpec, values: ValueList) -> tuple[float |
         values.as_list(), score_key=spec.score_key, cluster_key=spec.cluster_key
     )
     try:
-        return compute_plain_error(scores), compute_clustered_error(scores, clusters)
+        return compute_plain_error(scores), compute_lmms_eval_cluster_error(scores, clusters)
     except (TypeError, ValueError):  # the score key may hold anything
         return None, None
 
@@ -248,15 +274,25 @@ def _estimate_group(
     group: GroupSpec, wanted: GroupMetric, members: list[Estimate], sizes: list[int]
 ) -> Estimate:
     shares = [
-        GroupPart(value=one.value, stderr=one.stderr, size=size, interval=one.interval)
+        GroupPart(
+            value=one.value,
+            stderr=one.stderr,
+            size=size,
+            interval=one.interval,
+            method=one.interval_method,
+            units=one.clusters or one.scored,
+        )
         for one, size in zip(members, sizes, strict=True)
     ]
     pooled_error = True if group.dialect.always_pools_errors else None
     pooled = pool_parts(shares, weight_by_size=wanted.weight_by_size, pooled_error=pooled_error)
     estimate = _build_pooled_estimate(group.name, pooled, members)
     if not callable(wanted.aggregation):
-        interval, how = compute_group_interval(shares, weight_by_size=wanted.weight_by_size)
-        estimate = replace(estimate, interval=interval, interval_method=how)
+        interval = compute_group_interval(shares, weight_by_size=wanted.weight_by_size)
+        if interval is not None:
+            estimate = replace(
+                estimate, interval=(interval.low, interval.high), interval_method=interval.method
+            )
         return replace(estimate, bounds=pool_bounds(members, sizes, weight_by_size=wanted.weight_by_size))
     value: Any = None
     why = ""

@@ -1,26 +1,32 @@
-"""`verify`: compare the prompts of a run with what they would be now. Sends nothing, loads no weights."""
+"""`verify`: compare the prompts and scores of a run with what they would be now. Sends nothing, loads no weights."""
 
 from __future__ import annotations
 
 import json
+import math
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
-from assay.core.documents import Document
 from assay.core.errors import AssayError
 from assay.core.options.run_spec import RunSpec
-from assay.core.requests import compute_fingerprint
-from assay.engine.planning.manifest import make_manifest
-from assay.engine.planning.manifest_diff import ManifestChange, compare_manifests
-from assay.engine.planning.model_setup import make_model_from_options
+from assay.core.records.documents import Document
+from assay.core.records.requests import compute_fingerprint
+from assay.core.secrets import redact_values
+from assay.engine.planning.manifests.manifest import make_manifest
+from assay.engine.planning.manifests.manifest_diff import ManifestChange, compare_manifests
 from assay.engine.planning.records import Plan, PlannedTask
+from assay.engine.planning.setup.model_setup import make_model_from_options
+from assay.engine.results.rescore import ScoringSelection, rescore
 from assay.store.journal import rows
 from assay.store.runs.run import Run
+from assay.user_code.executor import Executor
 from assay.user_code.random_state import TaskRandomState
 
-__all__ = ["Verification", "get_current_identity", "verify"]
+__all__ = ["Verification", "get_current_identity", "verify", "verify_scores"]
 
 MAX_EXAMPLES = 3
 _BATCH_SIZE = 256
@@ -48,7 +54,7 @@ async def get_current_identity(spec: RunSpec, manifest: Mapping[str, Any]) -> Id
     """Return the current identity of the model, or the recorded one if it cannot be determined."""
     try:
         model = make_model_from_options(spec)
-        return dict(await model.identify()), ""
+        return dict(redact_values(await model.identify())), ""
     except AssayError as error:
         return manifest["model"]["identity"], f"the model and its template: {error.what}"
 
@@ -72,6 +78,72 @@ def verify(run: Run, manifest: Mapping[str, Any], plan: Plan, identity: Identity
         requests=requests,
         warnings=tuple(_list_warnings(run)),
     )
+
+
+async def verify_scores(
+    run: Run, manifest: Mapping[str, Any], plan: Plan, before: Verification, executor: Executor
+) -> Verification:
+    """Score the stored responses again, and add scores and results that differ: they were edited, or depend on chance.
+
+    Tasks whose scores need a judge or execute programs are listed as unchecked. A run whose tasks changed is not scored.
+    """
+    if (
+        before.documents == 0
+        or plan.spec.predict_only
+        or any(c.kind in _AFFECTS_SCORES for c in before.changes)
+    ):
+        return before
+    unchecked = [
+        f"the scores of {name}: they need judges or execute programs"
+        for name, planned in plan.tasks.items()
+        if not _can_score(plan, planned)
+    ]
+    names = [name for name, planned in plan.tasks.items() if _can_score(plan, planned) and name in run.tasks]
+    changes: list[ManifestChange] = []
+    if names:
+        with tempfile.TemporaryDirectory(prefix="assay-verify-") as folder:
+            scoring = await rescore(
+                run, (manifest, manifest), plan, ScoringSelection(tasks=names), None, executor, Path(folder)
+            )
+            try:
+                changes += _compare_scores(plan, scoring.changed_documents)
+                changes += _compare_results(run, scoring.run) if not plan.spec.stop_when else []
+            finally:
+                scoring.run.close()
+    return replace(before, changes=(*before.changes, *changes), unchecked=(*before.unchecked, *unchecked))
+
+
+_AFFECTS_SCORES = ("data", "prompt", "task", "code", "settings")
+
+
+def _can_score(plan: Plan, planned: PlannedTask) -> bool:
+    may_call_services = planned.uses_services and (plan.judges or plan.spec.confirm_run_unsafe_code)
+    return not (planned.spec.unsafe_code or planned.scorer.panels or may_call_services)
+
+
+def _compare_scores(plan: Plan, changed: Mapping[tuple[str, str, str], int]) -> Iterator[ManifestChange]:
+    for (task, pipeline, metric), count in changed.items():
+        what = f"{task}: stored scores do not follow from the stored responses ({metric}, filter {pipeline})"
+        yield ManifestChange(kind="scores", what=what, count=count, total=plan.tasks[task].documents)
+
+
+def _compare_results(run: Run, scored: Run) -> Iterator[ManifestChange]:
+    """Compare the results of a finished run; those of tasks that were not scored again are skipped."""
+    now = scored.results
+    for task, results in run.results.items() if run.finished else ():
+        for name, value in results.items():
+            found = now.get(task, {}).get(name, value)
+            if "_stderr," not in name and not _is_close(value, found):
+                what = f"{task}: the stored result of {name} is {value}, the stored scores give {found}"
+                yield ManifestChange(kind="scores", what=what)
+
+
+def _is_close(one: Any, other: Any) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12) or (
+            math.isnan(one) and math.isnan(other)
+        )
+    return bool(one == other)
 
 
 def _list_warnings(run: Run) -> Iterator[str]:

@@ -1,30 +1,50 @@
 """Track what a run costs, and stop it before it exceeds `--max_cost`.
 
-The ledger reserves the estimated cost of a request before it is sent: from the length of its text and its token limit, scaled by
-the ratio of charged to estimated cost so far. So requests in flight exceed the limit only by the error of that estimate.
+The ledger reserves the highest possible cost of a request before it is sent: a token per byte of its text until responses show
+the real ratio, and all tokens that the model may generate, reasoning included. If responses cost more than that, reservations
+grow with them. The first request of each model is sent alone, and so is each request without a known limit until one is
+answered. A request whose highest cost does not fit is sent alone, if it fits at the highest ratio seen so far. So the limit is
+exceeded by one request at most.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from assay.core.errors import BudgetExceeded, InvalidOption
-from assay.core.messages import Text
 from assay.core.options.run_spec import RunSpec
-from assay.core.ports import Model, SupportsPricing
-from assay.core.requests import Generate, Request
-from assay.core.responses import Failure, Outcome, Usage
+from assay.core.ports import Model, SupportsOutputLimit, SupportsPricing
+from assay.core.records.messages import Image, Text
+from assay.core.records.requests import Generate, Likelihood, Request
+from assay.core.records.responses import Failure, Outcome, Usage
 from assay.models.prices import Price, PriceTable, is_self_hosted, load_prices
 from assay.store.journal.journal import Journal
 
-__all__ = ["CostAccount", "CostLedger", "check_prices", "estimate_usage", "get_billing_name", "open_ledger"]
+__all__ = [
+    "CostAccount",
+    "CostLedger",
+    "bound_usage",
+    "check_prices",
+    "find_output_limit",
+    "get_billing_name",
+    "open_ledger",
+]
 
-CHARACTERS_PER_TOKEN = 4
-TOKENS_PER_MEDIUM = 1_000
-DEFAULT_OUTPUT_TOKENS = 256
-"""Estimated output of a request without a token limit."""
+MESSAGE_OVERHEAD_TOKENS = 16
+"""Tokens of a chat template for each message."""
+
+MAX_TOKENS_PER_IMAGE = 2_000
+MAX_TOKENS_PER_RECORDING = 20_000
+"""Tokens of an audio or a video file, until responses show the real number."""
+
+UNKNOWN_LIMIT_MARGIN = 2.0
+"""How much more than all answers before it an answer may cost if its length has no limit, or the server ignores it."""
+
+INPUT_MARGIN = 1.2
+"""How much more tokens per byte a text may have than all texts before it."""
 
 
 def get_billing_name(model: Model, prices: PriceTable) -> str:
@@ -59,21 +79,28 @@ def check_prices(spec: RunSpec, models: Sequence[Model]) -> None:
             )
 
 
-def estimate_usage(request: Request) -> Usage:
-    """Estimate the tokens of a request from the length of its text and its token limit."""
-    characters = media = 0
+def bound_usage(request: Request, output_limit: int | None) -> Usage:
+    """Return the largest number of tokens that a request can use: a byte-level tokenizer needs a token per byte at most."""
+    size = MESSAGE_OVERHEAD_TOKENS * len(request.prompt.messages)
     for message in request.prompt.messages:
         for part in message.parts:
-            if isinstance(part, Text):
-                characters += len(part.text)
-            else:
-                media += 1
-    written = 1
-    if isinstance(request, Generate):
-        limit = request.settings.max_tokens
-        written = DEFAULT_OUTPUT_TOKENS if limit is None else limit
-    read = characters // CHARACTERS_PER_TOKEN + media * TOKENS_PER_MEDIUM + 1
-    return Usage(read, written)
+            match part:
+                case Text(text=text):
+                    size += len(text.encode("utf-8", "surrogatepass"))
+                case Image():
+                    size += MAX_TOKENS_PER_IMAGE
+                case _:
+                    size += MAX_TOKENS_PER_RECORDING
+    if isinstance(request, Likelihood):
+        size += len(request.continuation.encode("utf-8", "surrogatepass"))
+    return Usage(size, (output_limit or 0) if isinstance(request, Generate) else 1)
+
+
+def find_output_limit(model: Model, request: Generate) -> int | None:
+    """Return the largest number of tokens that a model generates for a request; None if unknown."""
+    if isinstance(model, SupportsOutputLimit):
+        return model.find_output_limit(request)
+    return request.settings.max_tokens
 
 
 class CostLedger:
@@ -95,99 +122,175 @@ class CostLedger:
         self.is_exhausted = False
         """Whether a request was refused because of the limit."""
 
-        self._usual_usd = usual_usd
+        self.usual_usd = usual_usd
         """Average cost of a request in earlier starts, used until this start has responses."""
 
-        self._reserved: dict[str, float] = {}
-        self._guessed = self._charged = 0.0
+        self.reserved: dict[str, float] = {}
+        """Request id -> its highest cost, for requests in flight."""
+
+        self._refused_usd = 0.0
         self._settled = asyncio.Event()
 
     def account(self, model: Model) -> CostAccount:
         """Open the account of the model or of a judge."""
         name = get_billing_name(model, self._prices)
-        batched = bool(getattr(model, "batched", False))
-        return CostAccount(
-            self, self._prices.find(name) if name else None, billed=bool(name), batched=batched
-        )
+        return CostAccount(self, model, self._prices.find(name) if name else None, billed=bool(name))
 
-    async def admit(self, price: Price, window: Sequence[Request], *, batched: bool) -> list[Request]:
-        """Return the first requests that fit into the budget, and reserve their estimated cost.
+    @property
+    def remaining_usd(self) -> float:
+        """What may still be reserved."""
+        return (self.limit_usd or 0.0) - self.spent_usd - sum(self.reserved.values())
+
+    async def admit(self, account: CostAccount, window: Sequence[Request]) -> list[Request]:
+        """Return the first requests that fit into the budget, and reserve their highest cost.
 
         If none fits, wait for requests in flight, which may cost less than reserved. An empty list means that the limit
         is reached.
         """
         while not self.is_exhausted:
-            if admitted := self._reserve(price, window, batched):
+            if admitted := account.reserve(window):
                 return admitted
-            if not self._reserved:
+            if not self.reserved:
                 self.is_exhausted = True
+                self._refused_usd = account.bound_cost(window[0]) or 0.0
                 break
             self._settled.clear()
             await self._settled.wait()
         return []
 
-    def _reserve(self, price: Price, window: Sequence[Request], batched: bool) -> list[Request]:
-        ratio = self._charged / self._guessed if self._guessed else 1.0
-        remaining = (self.limit_usd or 0.0) - self.spent_usd - ratio * sum(self._reserved.values())
-        admitted = []
-        for request in window:
-            guess = price.cost(replace(estimate_usage(request), batched=batched)) or 0.0
-            guess = guess if self._guessed else max(guess, self._usual_usd)
-            remaining -= guess * ratio
-            if remaining < 0:
-                break
-            self._reserved[request.id] = guess
-            admitted.append(request)
-        return admitted
-
     def settle(self, request_id: str, cost_usd: float | None) -> None:
         """Release the reservation of a request and add its cost."""
-        guess = self._reserved.pop(request_id, None)
-        if cost_usd is not None:
-            self.spent_usd += cost_usd
-            if guess is not None:
-                self._guessed += guess
-                self._charged += cost_usd
+        self.reserved.pop(request_id, None)
+        self.spent_usd += cost_usd or 0.0
         self._settled.set()
 
     def build_error(self) -> BudgetExceeded:
         """Build the error of a run that reached its limit."""
+        limit = self.limit_usd or 0.0
+        over = self.spent_usd - limit
+        if over > 0:
+            what = f"${self.spent_usd:.4g} spent, ${over:.4g} more than --max_cost {limit:g}"
+        else:
+            what = f"${self.spent_usd:.4g} spent; the next request could exceed --max_cost {limit:g}"
+            what += f" (up to ${self._refused_usd:.4g})" if self._refused_usd else ""
         return BudgetExceeded(
-            f"stopped: ${self.spent_usd:.4g} spent; the next request would exceed --max_cost {self.limit_usd:g}",
-            hint="all responses are saved; repeat the command with a higher --max_cost to resume",
+            f"stopped: {what}",
+            hint="all responses are saved; repeat the command with a higher --max_cost to resume, or limit the length of"
+            " answers (`--gen_kwargs max_gen_toks=N`)",
         )
 
 
 class CostAccount:
     """The part of a ledger that belongs to one model."""
 
-    __slots__ = ("_batched", "_ledger", "_price", "billed")
-
-    def __init__(
-        self, ledger: CostLedger, price: Price | None, *, billed: bool, batched: bool = False
-    ) -> None:
+    def __init__(self, ledger: CostLedger, model: Model, price: Price | None, *, billed: bool) -> None:
         self._ledger = ledger
+        self._model = model
         self._price = price
-        self._batched = batched
+        self._batched = bool(getattr(model, "batched", False))
         self.billed = billed
         """Whether the model costs money."""
+
+        self._bounds: dict[str, float | None] = {}
+        """Request id -> the computed highest cost, for requests in flight; None without an output limit."""
+
+        self._input_sizes: dict[str, int] = {}
+        self._highest_ratio = 0.0
+        """The highest ratio of a charged cost to the computed highest cost."""
+
+        self._highest_input_ratio: float | None = None
+        """The highest number of input tokens per computed token; None before the first response."""
+
+        self._highest_cost = 0.0
+        self._answered = False
 
     async def admit(self, window: Sequence[Request]) -> list[Request]:
         """Return the requests that may be sent; for a free model, all of them."""
         if self._price is None or self._ledger.limit_usd is None:
             return [] if self._ledger.is_exhausted else list(window)
-        return await self._ledger.admit(self._price, window, batched=self._batched)
+        return await self._ledger.admit(self, window)
+
+    def reserve(self, window: Sequence[Request]) -> list[Request]:
+        """Reserve the highest cost of the first requests that fit, and return them."""
+        ledger = self._ledger
+        remaining, admitted = ledger.remaining_usd, list[Request]()
+        for request in window:
+            bound, expected = self.bound_cost(request), self._expect_cost(request)
+            alone = not ledger.reserved
+            if bound is None:  # no limit: alone until an answer shows a usual cost
+                bound = (
+                    UNKNOWN_LIMIT_MARGIN * self._highest_cost
+                    if self._answered
+                    else remaining
+                    if alone
+                    else math.inf
+                )
+            bound = max(bound, ledger.usual_usd if not self._answered else 0.0)
+            if bound > remaining or remaining <= 0:
+                if not (alone and self._answered and 0 < expected <= remaining):
+                    break
+                bound = expected
+            self._track(request)
+            ledger.reserved[request.id] = bound
+            remaining -= bound
+            admitted.append(request)
+            if not self._answered and not self._batched:
+                break  # the server may ignore the limit: its first answer shows that
+        return admitted
+
+    def bound_cost(self, request: Request) -> float | None:
+        """Return the highest cost of a request; None if the model has no output limit."""
+        computed = self._compute_bound(request)
+        if computed is None or self._highest_ratio <= 1:
+            return computed
+        return UNKNOWN_LIMIT_MARGIN * self._highest_ratio * computed  # the server ignores the limit
+
+    def _expect_cost(self, request: Request) -> float:
+        """Return the cost of a request at the highest ratio so far."""
+        computed = self._compute_bound(request)
+        return self._highest_cost if computed is None else self._highest_ratio * computed
+
+    def _compute_bound(self, request: Request) -> float | None:
+        limit = find_output_limit(self._model, request) if isinstance(request, Generate) else 1
+        if limit is None or self._price is None:
+            return None
+        usage = bound_usage(request, limit)
+        if self._highest_input_ratio is not None:
+            size = math.ceil(usage.input_tokens * min(1.0, INPUT_MARGIN * self._highest_input_ratio))
+            usage = replace(usage, input_tokens=size)
+        return self._price.cost(replace(usage, batched=self._batched)) or 0.0
+
+    def _track(self, request: Request) -> None:
+        self._bounds[request.id] = self._compute_bound(request)
+        self._input_sizes[request.id] = bound_usage(request, None).input_tokens
 
     def charge(self, outcome: Outcome) -> Outcome:
         """Return the outcome with its cost."""
         if not self.billed:
             return outcome
-        if isinstance(outcome, Failure) or outcome.usage is None:
+        bound = self._bounds.pop(outcome.request_id, None)
+        size = self._input_sizes.pop(outcome.request_id, 0)
+        if isinstance(outcome, Failure):
             self._ledger.settle(outcome.request_id, None)
+            return outcome
+        if outcome.usage is None:  # unknown, not nothing: the reservation counts as spent
+            self._ledger.settle(outcome.request_id, bound)
             return outcome
         usage = outcome.usage
         cost = usage.cost_usd
         if cost is None and self._price is not None:
             cost = self._price.cost(usage)
+        self._learn(bound, size, usage, cost)
         self._ledger.settle(outcome.request_id, cost)
         return outcome if cost == usage.cost_usd else replace(outcome, usage=replace(usage, cost_usd=cost))
+
+    def _learn(self, bound: float | None, size: int, usage: Usage, cost: float | None) -> None:
+        """Compare an answer with its reservation."""
+        if cost is None:
+            return
+        self._answered = True
+        self._highest_cost = max(self._highest_cost, cost)
+        if bound:
+            self._highest_ratio = max(self._highest_ratio, cost / bound)
+        if size:
+            self._highest_input_ratio = max(self._highest_input_ratio or 0.0, usage.input_tokens / size)

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from assay.core.dialogues import Dialogue, DialogueResult
-from assay.core.documents import Document
 from assay.core.errors import AssayError, MediaError, MissingPackage
-from assay.core.messages import Prompt, Text, compute_uncached
-from assay.core.requests import Generate, Request, compute_fingerprint
-from assay.core.responses import Failure, Outcome
+from assay.core.records.dialogues import Dialogue, DialogueResult
+from assay.core.records.documents import Document
+from assay.core.records.messages import Prompt, Text, compute_uncached
+from assay.core.records.requests import Generate, Request, compute_fingerprint
+from assay.core.records.responses import Failure, Outcome
 from assay.engine.open_document import OpenDocument
 from assay.engine.planning.records import PlannedTask
 from assay.tasks.task import Task

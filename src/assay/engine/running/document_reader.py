@@ -8,15 +8,15 @@ from collections.abc import Set as AbstractSet
 from contextlib import nullcontext, suppress
 from itertools import islice
 
-from assay.core.documents import Document
 from assay.core.errors import AssayError, MediaError, MissingPackage
-from assay.core.ports import SupportsTargets
+from assay.core.ports import SupportsDocuments, SupportsTargets
 from assay.core.progress import TaskProgress
-from assay.core.requests import compute_fingerprint
-from assay.core.responses import Failure
+from assay.core.records.documents import Document
+from assay.core.records.requests import compute_fingerprint
+from assay.core.records.responses import Failure
 from assay.engine.open_document import OpenDocument
-from assay.engine.planning.oracle_targets import give_targets
 from assay.engine.planning.records import Plan, PlannedTask
+from assay.engine.planning.setup.oracle_targets import give_targets
 from assay.engine.results.stop_rules import TaskStopRule
 from assay.engine.running.dialogues import DocumentDialogues
 from assay.engine.running.prefetch import FIRST_MEDIA_CHUNK_SIZE
@@ -78,6 +78,10 @@ def _read_pass(
             ]
         if isinstance(plan.model, SupportsTargets):
             give_targets(plan.model, planned, chunk)
+        if isinstance(plan.model, SupportsDocuments):
+            plan.model.receive_documents(
+                planned.task.spec.evaluated_split or "", [one.document for one in chunk]
+            )
         counters.done += len(chosen) - len(chunk)
         counters.reused += len(chosen) - len(chunk)
         left = None if left is None else left - len(chosen)

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.errors import AssayError
-from assay.core.messages import Audio, Image, Media, Video
-from assay.core.requests import Request
+from assay.core.records.messages import Audio, Image, Media, Video
+from assay.core.records.requests import Request
 from assay.media.images import is_image
 from assay.store.runs.media_files import detect_content_type, write_media
 from assay.store.runs.run import SCORINGS_FOLDER

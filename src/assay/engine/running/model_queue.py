@@ -6,21 +6,38 @@ A slow window delays no other one; if a window fails, its requests become failur
 from __future__ import annotations
 
 import asyncio
-import math
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
 from assay.core.errors import AssayError, DatasetError
-from assay.core.ports import Model
-from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood
-from assay.core.responses import Failure, LogProbability, Outcome
-from assay.core.secrets import redact
+from assay.core.ports import Model, SupportsHolding
+from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood
+from assay.core.records.responses import (
+    Failure,
+    LogProbability,
+    Outcome,
+    Response,
+    describe_invalid_log_probability,
+)
+from assay.core.secrets import REGISTERED_SECRETS, redact
 
-__all__ = ["Admit", "Backlog", "ask", "sort_window"]
+__all__ = ["Admit", "Backlog", "UnsavedAnswerLimiter", "ask", "sort_window"]
 
 _PREFIX_LENGTH = 256
 """Characters that are compared to group prompts with the same prefix."""
+
+MIN_UNSAVED = 32
+"""Answers that may always wait for the disk: fewer would delay calls on a fast disk, too."""
+
+CHEAP_ANSWER_S = 0.0005
+CHEAP_FACTOR = 16
+"""Of a model that needs less than this per answer, this many times as many answers may wait: asking again is cheaper than
+waiting for the disk."""
+
+MAX_BLOCKED_S = 0.05
+"""How long a model that blocks the event loop may keep answers from being written."""
 
 MAX_CONSECUTIVE_FAILURES = 3
 """Windows that may fail one after the other before the run stops."""
@@ -89,18 +106,74 @@ class Backlog:
             self._changed.notify_all()
 
 
+class UnsavedAnswerLimiter:
+    """Stops sending requests to a model while too many of its answers wait for the disk.
+
+    An answer is lost if the process is killed before its commit. On a slow disk answers arrive much faster than they are
+    committed; the limiter bounds the loss to the calls in flight and one batch of answers.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model = model if isinstance(model, SupportsHolding) else None
+        self._max_unsaved = max(MIN_UNSAVED, model.traits.window, 2 * model.traits.in_flight)
+        self.max_unsaved = self._max_unsaved
+        """Answers that may wait for the disk while requests are sent: about those that arrive during a fast commit.
+
+        Replies that an adapter has received and not parsed yet come on top, at most about one per call in flight."""
+
+        self.count = 0
+        self._room = asyncio.Event()
+        self._room.set()
+
+    @property
+    def is_full(self) -> bool:
+        return self.count > self.max_unsaved
+
+    def record_speed(self, seconds_per_answer: float) -> None:
+        """Adapt the limit to the model; called after every window."""
+        is_cheap = seconds_per_answer < CHEAP_ANSWER_S
+        self.max_unsaved = self._max_unsaved * (CHEAP_FACTOR if is_cheap else 1)
+
+    def add(self, count: int = 1) -> None:
+        """Count answers that arrived. Hold further calls if too many wait for the disk."""
+        self.count += count
+        if self.count > self.max_unsaved and self._room.is_set():
+            self._room.clear()
+            if self._model is not None:
+                self._model.hold_requests(True)
+
+    def remove(self, count: int) -> None:
+        """Count answers that were committed."""
+        self.count -= count
+        if self.count <= self.max_unsaved and not self._room.is_set():
+            self._room.set()
+            if self._model is not None:
+                self._model.hold_requests(False)
+
+    async def wait(self) -> None:
+        """Wait until requests may be sent."""
+        await self._room.wait()
+
+
 Admit = Callable[[Sequence[Request]], Awaitable[list[Request]]]
 """Returns the first requests that the budget admits now; none if it is exhausted."""
 
 
 async def ask(
-    model: Model, backlog: Backlog, receive: Callable[[Outcome], None], admit: Admit | None = None
+    model: Model,
+    backlog: Backlog,
+    receive: Callable[[Outcome], None],
+    unsaved: UnsavedAnswerLimiter,
+    admit: Admit | None = None,
 ) -> None:
-    """Send all requests of the backlog to the model; pass on each outcome at once."""
+    """Send all requests of the backlog to the model; pass on each outcome at once.
+
+    Sends nothing while `unsaved` reports that too many answers wait for the disk.
+    """
     streak = _FailureStreak()
     async with asyncio.TaskGroup() as group:
         for _ in range(model.traits.in_flight):
-            group.create_task(_worker(model, backlog, receive, streak, admit))
+            group.create_task(_worker(model, backlog, receive, unsaved, streak, admit))
 
 
 def sort_window(window: list[Request]) -> list[Request]:
@@ -129,13 +202,17 @@ async def _worker(
     model: Model,
     backlog: Backlog,
     receive: Callable[[Outcome], None],
+    unsaved: UnsavedAnswerLimiter,
     streak: _FailureStreak,
     admit: Admit | None,
 ) -> None:
     while taken := await backlog.take(model.traits.window):
         if admit is not None:
             taken = await _admit_within_budget(backlog, taken, admit)
-        window = sort_window(taken)
+        if unsaved.is_full:
+            await unsaved.wait()
+        window = taken if model.traits.keeps_order else sort_window(taken)
+        began = last_pause = time.monotonic()
         unanswered = {request.id: request for request in window}
         try:
             async for outcome in model.answer(window):
@@ -143,6 +220,9 @@ async def _worker(
                 if request is not None:
                     streak.count = 0
                     receive(_validate_outcome(request, outcome))
+                    if time.monotonic() - last_pause > MAX_BLOCKED_S:
+                        await asyncio.sleep(0)  # a model may answer a whole window without awaiting anything
+                        last_pause = time.monotonic()
         except DatasetError as error:  # a medium that cannot be read fails its requests
             _report_failures(unanswered, "bad media", str(error), receive)
         except AssayError:
@@ -161,6 +241,8 @@ async def _worker(
         else:
             message = "the model returned no response"
             _report_failures(unanswered, "model error", message, receive)
+            if window:
+                unsaved.record_speed((time.monotonic() - began) / len(window))
 
 
 async def _admit_within_budget(backlog: Backlog, taken: list[Request], admit: Admit) -> list[Request]:
@@ -181,33 +263,52 @@ def _report_failures(
 
 
 def _validate_outcome(request: Request, outcome: Outcome) -> Outcome:
-    """Turn a value of the wrong type or a log probability that is not a number into a failure."""
+    """Turn a value of the wrong type or an impossible log probability into a failure."""
     if isinstance(outcome, Failure):  # a server may echo the key it was sent
         return replace(outcome, message=redact(outcome.message))
     value = outcome.value
+    said = value if type(value) is str else ""
+    for secret in REGISTERED_SECRETS:
+        if secret in said or secret in outcome.served or (outcome.reasoning and secret in outcome.reasoning):
+            outcome = _redact_response(outcome)
+            value = outcome.value
+            break
     if type(request) is Generate:  # the most frequent cases first
         if type(value) is str and value.isascii():
             return outcome
     elif (
         type(value) is LogProbability
         and type(value.total) is float
-        and value.total == value.total
+        and -1e4 < value.total <= 0.0
         and type(value.greedy) is bool
     ):
         return outcome
     match request, value:
         case Generate(), str() as text:
             return outcome if _is_unicode(text) else replace(outcome, value=_replace_surrogates(text))
-        case Likelihood() | RollingLikelihood(), LogProbability(total=total, greedy=greedy) if not math.isnan(
-            total
-        ):
-            plain = type(total) is float and type(greedy) is bool
-            return outcome if plain else replace(outcome, value=LogProbability(float(total), bool(greedy)))
-        case Likelihood() | RollingLikelihood(), LogProbability():
-            message = "the log probability is not a number"
+        case Likelihood() | RollingLikelihood(), LogProbability(total=total, greedy=greedy):
+            text = request.continuation if isinstance(request, Likelihood) else request.prompt.text
+            message = describe_invalid_log_probability(float(total), text)
+            if not message:
+                plain = type(total) is float and type(greedy) is bool
+                return (
+                    outcome if plain else replace(outcome, value=LogProbability(float(total), bool(greedy)))
+                )
         case _:
             message = f"unexpected value for a {type(request).__name__} request: {type(value).__name__}"
     return Failure(request_id=outcome.request_id, kind="model error", message=message)
+
+
+def _redact_response(response: Response) -> Response:
+    """Redact secrets that a server echoes in its answer. The tokens are dropped: they are pieces of the secret."""
+    value = response.value
+    return replace(
+        response,
+        value=redact(value) if isinstance(value, str) else value,
+        reasoning=redact(response.reasoning) if response.reasoning else response.reasoning,
+        served=redact(response.served),
+        tokens=None,
+    )
 
 
 def _is_unicode(text: str) -> bool:

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from assay.core.messages import Image, Media, Message, Part, Prompt, Text, Video
 from assay.core.ports import Model, SupportsMediaPreparation
-from assay.core.requests import Request
+from assay.core.records.messages import Image, Media, Message, Part, Prompt, Text, Video
+from assay.core.records.requests import Request
 from assay.engine.running.model_queue import Backlog
 from assay.media.images import count_pixel_bytes, is_image
 

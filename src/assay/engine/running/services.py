@@ -17,14 +17,14 @@ from typing import Any
 from assay.core.errors import AssayError, UnsupportedRequest
 from assay.core.fingerprints import digest_json
 from assay.core.ports import Model, Traits
-from assay.core.programs import Execution, Program
 from assay.core.progress import JudgeProgress, RunProgress
-from assay.core.requests import Generate, Request, compute_fingerprint
-from assay.core.responses import Failure, Outcome, Response
+from assay.core.records.programs import Execution, Program
+from assay.core.records.requests import Generate, Request, compute_fingerprint
+from assay.core.records.responses import Failure, Outcome, Response
 from assay.core.secrets import redact
 from assay.engine.planning.records import PlannedJudge
 from assay.engine.running.cost_ledger import CostAccount, CostLedger
-from assay.engine.running.model_queue import Backlog, ask
+from assay.engine.running.model_queue import Backlog, UnsavedAnswerLimiter, ask
 from assay.models.prices import PriceTable
 from assay.sandboxes.program_runner import ProgramRunner
 from assay.store.cache.response_cache import ResponseSource
@@ -190,6 +190,7 @@ class _JudgeClient:
 
         self._backlog = _JudgeBacklog(MAX_QUEUED)
         self._arrived: list[tuple[str, Outcome]] = []
+        self._unsaved = UnsavedAnswerLimiter(model)
         self._writing = False
         self._work: asyncio.Task[None] | None = None
         self._opening: asyncio.Task[None] | None = None
@@ -219,7 +220,7 @@ class _JudgeClient:
             self.fail_all(error)
             return
         try:
-            await ask(self.model, self._backlog, self._receive)
+            await ask(self.model, self._backlog, self._receive, self._unsaved)
         except* AssayError as several:  # it failed too often: its documents wait for the next start
             self._broken = first_error(several)
             await self._backlog.close()  # nothing reads the queue any more
@@ -231,6 +232,7 @@ class _JudgeClient:
 
     def _record(self, mark: str, outcome: Outcome) -> None:
         self._arrived.append((mark, outcome))
+        self._unsaved.add()
         if not self._writing:
             self._writing = True
             self._services.run_in_background(self._write())
@@ -241,6 +243,7 @@ class _JudgeClient:
             while self._arrived:
                 batch, self._arrived = self._arrived, []
                 await self._services.write_outcomes(self, batch)
+                self._unsaved.remove(len(batch))
         finally:
             self._writing = False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 
-from assay.core.responses import Response
+from assay.core.records.responses import Response
 from assay.engine.planning.records import Plan
 from assay.store.cache.response_cache import ResponseSource
 

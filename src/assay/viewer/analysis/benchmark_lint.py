@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.core.errors import UserError
-from assay.stats.confidence_intervals import wilson_interval
+from assay.stats.answer_keys import MIN_DOUBT, doubt_key, estimate_abilities
+from assay.stats.intervals.confidence_intervals import wilson_interval
 from assay.stats.item_analysis import analyse_items, measure_position_bias
 from assay.store.documents.score_tables import DocumentExcerpt, ScoreTable, ScoreTableSource
+from assay.viewer.analysis.near_duplicates import find_near_duplicates, normalise_text
 from assay.viewer.comparison.pairing import pair_documents, scores_from_column
 
 __all__ = ["LintFinding", "lint_benchmark"]
@@ -31,7 +34,7 @@ class LintFinding:
     """One possible problem of a benchmark."""
 
     kind: str
-    """never, always, negative, duplicates, leakage, position, blind"""
+    """never, always, negative, wrong-key, duplicates, near-duplicates, leakage, constant, position, blind"""
 
     task: str
     what: str
@@ -62,26 +65,54 @@ def lint_benchmark(
         tables += [source.read_score_table(task, tables[0].kind) for source in sources[1:]]
         if any(table.kind != tables[0].kind for table in tables):
             tables = [source.read_score_table(task, "files") for source in sources]
-        found += _find_duplicates(tables[0])
+        fields = _read_fields(sources[0], task)
+        found += _find_duplicates(tables[0], fields)
         if len(sources) > 1:
             found += _find_item_problems(tables)
-        excerpts = list(sources[0].read_excerpts(task, tables[0].documents[:_MAX_INSPECTED]).values())
+        if len(sources) >= _MIN_MODELS_FOR_KEYS:
+            found += _find_wrong_keys(sources, tables)
         found += _find_leakage(sources, tables)
-        found += _find_position_bias(task, excerpts)
+        for number, (source, table) in enumerate(zip(sources, tables, strict=True)):
+            excerpts = list(source.read_excerpts(task, table.documents[:_MAX_INSPECTED]).values())
+            if number == 0:
+                found += _find_constant_targets(task, excerpts)
+                found += _find_uneven_keys(task, excerpts)
+            found += _find_constant_answers(source.name, table, excerpts)
+            found += _find_position_bias(source.name, task, excerpts)
         if blind is not None and task in blind.tasks:
             found += _find_blind_answers(tables[0], blind.read_score_table(task, tables[0].kind))
     return found
 
 
-def _find_duplicates(table: ScoreTable) -> Iterator[LintFinding]:
-    """Find documents that occur more than once."""
-    seen: dict[Any, list[int]] = {}
+_MIN_MODELS_FOR_KEYS = 4
+_IDENTIFIER = re.compile(r"(^|_)(id|idx|index|uuid|hash|number|url)s?$", re.IGNORECASE)
+
+
+def _read_fields(source: ScoreTableSource, task: str) -> dict[str, list[str]]:
+    """Return the fields of all documents as text, without identifiers, which differ between duplicates."""
+    found = {}
+    for name in source.field_names(task):
+        values = ["" if value is None else str(value) for value in source.field(task, name)]
+        if not _is_identifier(name, values):
+            found[name] = values
+    return found
+
+
+def _is_identifier(name: str, values: Sequence[str]) -> bool:
+    if _IDENTIFIER.search(name):
+        return True
+    distinct = len(set(values)) == len(values) > 1
+    return distinct and all(re.fullmatch(r"[\w.:-]*\d[\w.:-]*", value) for value in values)
+
+
+def _find_duplicates(table: ScoreTable, fields: Mapping[str, Sequence[str]]) -> Iterator[LintFinding]:
+    """Find documents that occur more than once, with the same text or nearly the same."""
+    seen: dict[Any, int] = {}
+    extra = []
     for document, content in zip(table.documents, table.content_digests, strict=True):
-        if content is not None:
-            seen.setdefault(content, []).append(document)
-    several = [documents for documents in seen.values() if len(documents) > 1]
-    if several:
-        extra = [document for documents in several for document in documents[1:]]
+        if content is not None and seen.setdefault(content, document) != document:
+            extra.append(document)
+    if extra:
         yield LintFinding(
             kind="duplicates",
             task=table.task,
@@ -89,6 +120,24 @@ def _find_duplicates(table: ScoreTable) -> Iterator[LintFinding]:
             count=len(extra),
             total=len(table.documents),
             documents=tuple(extra[:_MAX_LISTED]),
+        )
+    known = set(extra)
+    texts = [" ".join(values) for values in zip(*fields.values(), strict=True)]
+    near = [
+        (table.documents[later], table.documents[earlier])
+        for later, earlier in find_near_duplicates(texts)
+        if table.documents[later] not in known
+    ]
+    if near:
+        shown = ", ".join(f"{later} like {earlier}" for later, earlier in near[:3])
+        yield LintFinding(
+            kind="near-duplicates",
+            task=table.task,
+            what="documents differ from others only in case, spaces, punctuation or a few letters"
+            f" ({shown}{', …' if len(near) > 3 else ''})",
+            count=len(near),
+            total=len(table.documents),
+            documents=tuple(later for later, _ in near[:_MAX_LISTED]),
         )
 
 
@@ -135,19 +184,106 @@ def _build_score_matrix(tables: Sequence[ScoreTable]) -> tuple[Floats, list[int]
     return scores[:, kept], kept.tolist()
 
 
+def _find_wrong_keys(
+    sources: Sequence[ScoreTableSource], tables: Sequence[ScoreTable]
+) -> Iterator[LintFinding]:
+    """Find documents whose key the strong models contradict with one common answer."""
+    scores, rows = _build_score_matrix(tables)
+    if scores.shape[1] < _MIN_DOCUMENTS_FOR_KEYS or scores.min() < 0 or scores.max() > 1:
+        return
+    right = scores >= 0.5
+    abilities = estimate_abilities(right)
+    strong = abilities >= np.median(abilities)
+    suspects = np.flatnonzero(right[strong].mean(axis=0) < 0.5)
+    task, first = tables[0].task, tables[0]
+    pairings = [dict(zip(*_list_pairs(first, table), strict=True)) for table in tables]
+    names = [
+        [table.documents[pairs[rows[place]]] for place in suspects]
+        for table, pairs in zip(tables, pairings, strict=True)
+    ]
+    excerpts = [source.read_excerpts(task, numbers) for source, numbers in zip(sources, names, strict=True)]
+    pipelines = [next(iter(table.columns.values())).pipeline for table in tables]
+    doubts = []
+    for index, place in enumerate(suspects.tolist()):
+        answers: list[Any] = []
+        choices: int | None = None
+        for model, numbers in enumerate(names):
+            excerpt = excerpts[model].get(numbers[index], DocumentExcerpt(document=0))
+            answer, count = _read_answer(excerpt, pipelines[model])
+            choices = count or choices
+            answers.append(_KEY if right[model, place] else answer)
+        doubt = doubt_key(answers, _KEY, abilities, choices=choices)
+        if doubt.probability > MIN_DOUBT:
+            doubts.append((doubt.probability, first.documents[rows[place]], doubt))
+    doubts.sort(key=lambda one: (-one[0], one[1]))
+    if doubts:
+        shown = ", ".join(
+            f"{document}: {one.supporters} of {len(tables)} answer {str(one.answer)[:30]!r}"
+            for _, document, one in doubts[:3]
+        )
+        yield LintFinding(
+            kind="wrong-key",
+            task=task,
+            what="documents on which strong models agree on another answer than the target: it is probably wrong"
+            f" ({shown}{', …' if len(doubts) > 3 else ''})",
+            count=len(doubts),
+            total=scores.shape[1],
+            documents=tuple(document for _, document, _ in doubts[:_MAX_LISTED]),
+        )
+
+
+_KEY = object()
+"""Stands for the answer of a model that the metric counts as right."""
+
+_MIN_DOCUMENTS_FOR_KEYS = 20
+
+
+def _list_pairs(first: ScoreTable, table: ScoreTable) -> tuple[list[int], list[int]]:
+    pairing = pair_documents(first, table)
+    return pairing.first.tolist(), pairing.second.tolist()
+
+
+def _read_answer(excerpt: DocumentExcerpt, pipeline: str) -> tuple[Any, int | None]:
+    """Return the answer of a model and the number of choices, None for an open question."""
+    chosen = _read_choice(excerpt)
+    if chosen is not None:
+        return f"choice {chosen + 1}", len(excerpt.responses)
+    text = excerpt.answers.get(pipeline) or " | ".join(excerpt.responses)
+    return normalise_text(text) or text, None
+
+
+def _read_choice(excerpt: DocumentExcerpt) -> int | None:
+    """Return the choice with the highest log probability; None if the responses are texts."""
+    if len(excerpt.responses) < 2:
+        return None
+    try:
+        return int(np.argmax([float(text) for text in excerpt.responses]))
+    except ValueError:
+        return None
+
+
 def _find_leakage(sources: Sequence[ScoreTableSource], tables: Sequence[ScoreTable]) -> Iterator[LintFinding]:
-    """Find questions that occur in their own few-shot examples, in the first run that has examples."""
+    """Find questions that occur in their own few-shot examples, in the first run that has examples.
+
+    A question occurs once in a prompt without leakage, whatever separates the examples, as text or as chat messages.
+    """
     both = zip(sources, tables, strict=True)
     found = next(((source, table) for source, table in both if table.facts.get("few-shot examples")), None)
     if found is None:
         return
     source, table = found
-    excerpts = list(source.read_excerpts(table.task, table.documents[:_MAX_INSPECTED]).values())
-    leaked = []
-    for excerpt in excerpts:
-        before, _, question = excerpt.prompt.rpartition("\n\n")
-        if len(question.strip()) > 8 and question.strip() in before:
-            leaked.append(excerpt.document)
+    documents = table.documents[:_MAX_INSPECTED]
+    excerpts = source.read_excerpts(table.task, documents)
+    prompts = {document: normalise_text(one.prompt) for document, one in excerpts.items()}
+    questions = _find_questions(_read_fields(source, table.task), documents, prompts) or _read_last_lines(
+        excerpts
+    )
+    leaked = [
+        document
+        for document, question in questions.items()
+        if len(question) >= _MIN_QUESTION_LENGTH
+        and _is_leaked(prompts[document], question, excerpts[document])
+    ]
     if leaked:
         yield LintFinding(
             kind="leakage",
@@ -159,37 +295,133 @@ def _find_leakage(sources: Sequence[ScoreTableSource], tables: Sequence[ScoreTab
         )
 
 
-def _find_position_bias(task: str, excerpts: Sequence[DocumentExcerpt]) -> Iterator[LintFinding]:
-    """Find choice positions that the model or the targets prefer."""
+_MIN_QUESTION_LENGTH = 8
+
+
+def _is_leaked(prompt: str, question: str, excerpt: DocumentExcerpt) -> bool:
+    """Whether a question occurs before the place where it is asked, followed by its target unless that is a choice."""
+    prompt, question = f" {prompt} ", f" {question} "
+    first, last = prompt.find(question), prompt.rfind(question)
+    if first == last:
+        return False
+    target = "" if _read_choice(excerpt) is not None else normalise_text(excerpt.target)
+    return not target or f" {target} " in prompt[first + len(question) - 1 : last + 1]
+
+
+def _find_questions(
+    fields: Mapping[str, Sequence[str]], documents: Sequence[int], prompts: Mapping[int, str]
+) -> dict[int, str]:
+    """Return the field that identifies a document in its prompt: the one with the most distinct values, the longest of several."""
+    best: tuple[tuple[float, float], dict[int, str]] = ((0.0, 0.0), {})
+    for values in fields.values():
+        plain = {document: normalise_text(value) for document, value in zip(documents, values, strict=False)}
+        inside = [
+            text
+            for document, text in plain.items()
+            if len(text) >= _MIN_QUESTION_LENGTH and text in prompts.get(document, "")
+        ]
+        if len(inside) < 0.9 * len(prompts):
+            continue  # not part of the prompt
+        rank = (round(len(set(inside)) / len(inside), 1), sum(map(len, inside)) / len(inside))
+        best = max(best, (rank, plain), key=lambda one: one[0])
+    return best[1]
+
+
+def _read_last_lines(excerpts: Mapping[int, DocumentExcerpt]) -> dict[int, str]:
+    """Return the last lines of prompts that are not the same for most documents, for files without documents."""
+    lines = {
+        document: [normalise_text(line) for line in one.prompt.splitlines() if normalise_text(line)]
+        for document, one in excerpts.items()
+    }
+    usual = Counter(line for listed in lines.values() for line in set(listed))
+    found = {}
+    for document, listed in lines.items():
+        own = [line for line in listed[-4:] if usual[line] <= max(1, 0.5 * len(lines))]
+        if own:
+            found[document] = max(own, key=len)
+    return found
+
+
+def _find_constant_targets(task: str, excerpts: Sequence[DocumentExcerpt]) -> Iterator[LintFinding]:
+    """Find a target that most documents share: a constant answer gets a high score."""
+    targets = Counter(excerpt.target for excerpt in excerpts if _read_choice(excerpt) is None)
+    total = targets.total()
+    if total < _MIN_DOCUMENTS or not targets:
+        return
+    target, count = targets.most_common(1)[0]
+    if wilson_interval(count, total, level=0.99).low > max(0.6, 1.2 / len(targets)) or len(targets) == 1:
+        yield LintFinding(
+            kind="constant",
+            task=task,
+            what=f"the target is {target[:40]!r} in {100 * count / total:.0f} % of documents: a constant answer gets this score",
+            count=count,
+            total=total,
+        )
+
+
+_MIN_DOCUMENTS = 20
+
+
+def _find_constant_answers(
+    run: str, table: ScoreTable, excerpts: Sequence[DocumentExcerpt]
+) -> Iterator[LintFinding]:
+    """Find a run that gives the same answer to nearly all documents although their targets differ."""
+    if not table.columns:
+        return
+    pipeline = next(iter(table.columns.values())).pipeline
+    answers = Counter(str(_read_answer(excerpt, pipeline)[0]) for excerpt in excerpts)
+    targets = Counter(excerpt.target for excerpt in excerpts)
+    if answers.total() < _MIN_DOCUMENTS:
+        return
+    answer, count = answers.most_common(1)[0]
+    usual = targets.most_common(1)[0][1]
+    if count >= 0.9 * answers.total() and count > 1.2 * usual:
+        yield LintFinding(
+            kind="constant",
+            task=table.task,
+            what=f"`{run}` answers {answer[:40]!r} to {100 * count / answers.total():.0f} % of documents:"
+            " the extraction or the prompt may be wrong",
+            count=count,
+            total=answers.total(),
+        )
+
+
+def _read_positions(excerpts: Sequence[DocumentExcerpt]) -> tuple[list[int], list[int], Counter[int]]:
+    """Return the chosen and the correct position of each multiple-choice document, and the numbers of choices."""
     chosen, correct, counts = [], [], Counter[int]()
     for excerpt in excerpts:
-        places = len(excerpt.responses)
-        if places < 2 or not excerpt.target.isdigit() or int(excerpt.target) >= places:
-            continue
-        try:
-            values = [float(text) for text in excerpt.responses]
-        except ValueError:
-            return  # texts, not likelihoods: the position of a choice is unknown
-        counts[places] += 1
-        chosen.append(int(np.argmax(values)))
-        correct.append(int(excerpt.target))
-    if not counts or len(chosen) < 20:
+        position, places = _read_choice(excerpt), len(excerpt.responses)
+        if position is not None and excerpt.target.isdigit() and int(excerpt.target) < places:
+            counts[places] += 1
+            chosen.append(position)
+            correct.append(int(excerpt.target))
+    return chosen, correct, counts
+
+
+def _find_position_bias(run: str, task: str, excerpts: Sequence[DocumentExcerpt]) -> Iterator[LintFinding]:
+    """Find a position that a model chooses more often than it is correct in the same documents."""
+    chosen, correct, counts = _read_positions(excerpts)
+    if len(chosen) < _MIN_DOCUMENTS:
         return
-    places = max(counts)
-    shares, wanted, p_value = measure_position_bias(chosen, correct, places)
+    shares, wanted, p_value = measure_position_bias(chosen, correct, max(counts))
     if p_value < 0.01:
         preferred = int(np.argmax(shares - wanted))
-        text = f"the first run chooses position {preferred + 1} in {100 * shares[preferred]:.0f} % of documents; it is the target in {100 * wanted[preferred]:.0f} %"
+        text = f"`{run}` chooses position {preferred + 1} in {100 * shares[preferred]:.0f} % of documents; it is the target in {100 * wanted[preferred]:.0f} %"
         yield LintFinding(
             kind="position", task=task, what=text, count=chosen.count(preferred), total=len(chosen)
         )
-    even = 1 / places
-    often = int(np.argmax(wanted))
-    if len(counts) == 1 and wilson_interval(correct.count(often), len(correct), level=0.99).low > 1.2 * even:
-        text = f"the target is at position {often + 1} in {100 * wanted[often]:.0f} % of documents instead of {100 * even:.0f} %"
-        yield LintFinding(
-            kind="position", task=task, what=text, count=correct.count(often), total=len(correct)
-        )
+
+
+def _find_uneven_keys(task: str, excerpts: Sequence[DocumentExcerpt]) -> Iterator[LintFinding]:
+    """Find a position that is correct too often."""
+    _, correct, counts = _read_positions(excerpts)
+    if len(counts) != 1 or len(correct) < _MIN_DOCUMENTS:
+        return
+    even = 1 / max(counts)
+    often, count = Counter(correct).most_common(1)[0]
+    if wilson_interval(count, len(correct), level=0.99).low > 1.2 * even:
+        text = f"the target is at position {often + 1} in {100 * count / len(correct):.0f} % of documents instead of {100 * even:.0f} %"
+        yield LintFinding(kind="position", task=task, what=text, count=count, total=len(correct))
 
 
 def _find_blind_answers(table: ScoreTable, other: ScoreTable) -> Iterator[LintFinding]:
@@ -203,7 +435,7 @@ def _find_blind_answers(table: ScoreTable, other: ScoreTable) -> Iterator[LintFi
     if not kept.any():
         return
     right = kept & (unseen > 0)
-    share = 100 * float(unseen[kept].mean()) / max(100 * float(seen[kept].mean()), 1e-9)
+    share = float(unseen[kept].mean()) / max(float(seen[kept].mean()), 1e-9)
     text = (
         f"documents are answered correctly without the image: {float(unseen[kept].mean()):.4f} compared with {float(seen[kept].mean()):.4f}"
         f" with it, {100 * share:.0f} % of the score"

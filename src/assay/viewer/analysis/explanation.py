@@ -15,7 +15,13 @@ import numpy as np
 
 from assay.core.errors import UserError
 from assay.store.documents.score_tables import DocumentExcerpt, ScoreTable, ScoreTableSource
-from assay.viewer.comparison.mismatches import find_run_mismatches, find_task_mismatches
+from assay.viewer.comparison.mismatches import (
+    excerpt_difference,
+    find_run_mismatches,
+    find_task_mismatches,
+    format_fact,
+    format_pair,
+)
 from assay.viewer.comparison.model_scores import find_source
 from assay.viewer.comparison.pairing import Pairing, pair_documents, scores_from_column
 from assay.viewer.comparison.records import Mismatch
@@ -24,16 +30,23 @@ from assay.viewer.comparison.run_comparison import match_columns
 __all__ = ["CAUSES", "Cause", "Example", "Explanation", "explain_difference"]
 
 CAUSES = {
-    "documents": "the runs have different documents, or contents or targets changed",
+    "documents": "the runs have different documents, or targets changed",
     "no answer": "one run has no score for the document",
     "extraction": "the responses are equal; a filter extracted different answers",
+    "judge": "the answers are equal; different judges scored them",
+    "changed metric": "the answers are equal; the definition of the metric changed",
     "metric": "the answers are equal; they were scored differently",
     "truncated": "one response reached the token limit",
     "chat template": "the prompts use different chat templates, or one uses none",
+    "few-shot seed": "the few-shot examples differ because they were sampled with another seed",
     "few-shot": "the few-shot examples differ",
     "prompt": "the prompts differ",
     "settings": "the generation settings differ",
     "tokens": "equal prompts have different token counts: a start token, a template, truncation",
+    "quantisation": "prompts and settings are equal; the quantisation of the model differs",
+    "dtype": "prompts and settings are equal; the dtype of the model differs",
+    "revision": "prompts and settings are equal; the revision of the model differs",
+    "backend": "prompts and settings are equal; different backends computed the model",
     "model": "prompts and settings are equal; the model responded differently",
 }
 """Cause -> description, in the order of the tables."""
@@ -48,7 +61,7 @@ class Example:
     second_score: float | None
     first: str
     second: str
-    """The differing text of either run."""
+    """The differing text of either run, from shortly before the place where they differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +74,9 @@ class Cause:
 
     gap: float
     """Their contribution to the difference of the two scores."""
+
+    detail: str = ""
+    """The two values of the setting that differs, such as `float32 and bfloat16`."""
 
     examples: tuple[Example, ...] = ()
 
@@ -135,7 +151,7 @@ def _explain_task(
     whole = float(np.nanmean(before)), float(np.nanmean(after))
     left, right = before[pairing.first], after[pairing.second]
     scored = ~(np.isnan(left) | np.isnan(right))
-    facts = _compare_settings(first, second, one, other)
+    facts = _compare_settings(first, second, one, other, column.metric)
     gaps: dict[str, list[tuple[int, float]]] = {}
     size = max(int(scored.sum()), 1)
     rows = np.flatnonzero(scored & (left != right)).tolist()
@@ -143,7 +159,7 @@ def _explain_task(
     for row in rows:
         cause = _find_cause(excerpts[row], pairing, row, column.pipeline, facts)
         gaps.setdefault(cause, []).append((row, float(right[row] - left[row]) / size))
-    shared = (float(left[scored].mean()), float(right[scored].mean())) if scored.any() else whole
+    shared = (float(left[scored].mean()), float(right[scored].mean())) if scored.any() else (0.0, 0.0)
     rest = (whole[1] - shared[1]) - (whole[0] - shared[0])
     lost = int((~scored).sum())
     name = "no answer" if lost and not (pairing.only_first or pairing.only_second) else "documents"
@@ -161,12 +177,17 @@ def _explain_task(
                     left[row],
                     right[row],
                     column.pipeline,
+                    facts,
                 )
                 for row, _ in listed[:examples]
             )
             causes.append(
                 Cause(
-                    name=cause, documents=count, gap=sum(step for _, step in listed) + extra, examples=shown
+                    name=cause,
+                    documents=count,
+                    gap=sum(step for _, step in listed) + extra,
+                    detail=_describe_values(cause, facts),
+                    examples=shown,
                 )
             )
     return Explanation(
@@ -176,26 +197,61 @@ def _explain_task(
         second=whole[1],
         documents=size if scored.any() else 0,
         causes=tuple(causes),
-        mismatches=(*find_run_mismatches(first, second), *find_task_mismatches(one, other, pairing)),
+        mismatches=(
+            *find_run_mismatches(first, second),
+            *find_task_mismatches(one, other, pairing, same_model=first.model == second.model),
+        ),
         same_model=first.model == second.model,
     )
 
 
+Facts = Mapping[str, tuple[Any, Any]]
+"""Cause -> the two values of its setting, for the settings that differ."""
+
+
 def _compare_settings(
-    first: ScoreTableSource, second: ScoreTableSource, one: ScoreTable, other: ScoreTable
-) -> dict[str, bool]:
-    """Return which settings of the runs and the task differ."""
-
-    def differs(name: str, left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
-        return name in left and name in right and left[name] != right[name]
-
-    return {
-        "chat template": differs("chat template", first.facts, second.facts),
-        "few-shot": differs("few-shot examples", one.facts, other.facts)
-        or differs("few-shot as turns", first.facts, second.facts),
-        "settings": differs("generation settings", one.facts, other.facts)
-        and None not in (one.facts["generation settings"], other.facts["generation settings"]),
+    first: ScoreTableSource, second: ScoreTableSource, one: ScoreTable, other: ScoreTable, metric: str
+) -> Facts:
+    """Return the settings of the runs and the task that differ."""
+    pairs: dict[str, tuple[Any, Any]] = {
+        "chat template": (first.facts.get("chat template"), second.facts.get("chat template")),
+        "few-shot seed": (first.facts.get("few-shot seed"), second.facts.get("few-shot seed")),
+        "few-shot": (one.facts.get("few-shot examples"), other.facts.get("few-shot examples")),
+        "settings": (one.facts.get("generation settings"), other.facts.get("generation settings")),
+        "judge": (one.facts.get("judges"), other.facts.get("judges")),
+        "changed metric": _find_definitions(one, other, metric),
+        **{
+            name: (first.facts.get(name), second.facts.get(name))
+            for name in ("quantisation", "dtype", "revision", "backend")
+            if first.model == second.model
+        },
     }
+    found = {
+        name: both
+        for name, both in pairs.items()
+        if both[0] != both[1] and (None not in both or name == "chat template")
+    }
+    turns = (first.facts.get("few-shot as turns"), second.facts.get("few-shot as turns"))
+    if "few-shot" not in found and None not in turns and turns[0] != turns[1]:
+        found["few-shot"] = (f"as turns: {turns[0]}", f"as turns: {turns[1]}")
+    if not (first.facts and second.facts):
+        found.pop("chat template", None)  # unknown on one side
+    return found
+
+
+def _find_definitions(one: ScoreTable, other: ScoreTable, metric: str) -> tuple[Any, Any]:
+    """Return the definitions of a metric if its digest changed, else equal values."""
+    digests = [(table.facts.get("metrics") or {}).get(metric) for table in (one, other)]
+    if None in digests or digests[0] == digests[1]:
+        return None, None
+    texts = [(table.facts.get("metric definitions") or {}).get(metric, "") for table in (one, other)]
+    return (texts[0], texts[1]) if texts[0] != texts[1] else (f"code {digests[0]}", f"code {digests[1]}")
+
+
+def _describe_values(cause: str, facts: Facts) -> str:
+    if cause not in facts:
+        return ""
+    return format_pair(*facts[cause])
 
 
 def _read_excerpts(
@@ -227,28 +283,34 @@ def _find_cause(
     pairing: Pairing,
     row: int,
     pipeline: str,
-    facts: Mapping[str, bool],
+    facts: Facts,
 ) -> str:
     """Return the cause that is closest to the score."""
     one, other = excerpts
-    if one.target != other.target or pairing.changed:
+    if one.target != other.target:
         return "documents"
     if one.responses == other.responses and any(one.responses):
-        same = one.answers.get(pipeline) == other.answers.get(pipeline)
-        return "metric" if same else "extraction"
+        if one.answers.get(pipeline) != other.answers.get(pipeline):
+            return "extraction"
+        return next((name for name in ("changed metric", "judge") if name in facts), "metric")
     if any(one.responses) != any(other.responses):
         return "no answer"
     if (one.finish == "length") != (other.finish == "length"):
         return "truncated"
     if pairing.prompts_differ[row]:
-        return next((name for name in ("chat template", "few-shot") if facts[name]), "prompt")
-    if facts["chat template"]:
+        return next(
+            (name for name in ("chat template", "few-shot", "few-shot seed") if name in facts), "prompt"
+        )
+    if "chat template" in facts:
         return "chat template"
-    if (one.settings and other.settings and one.settings != other.settings) or facts["settings"]:
+    if (one.settings and other.settings and one.settings != other.settings) or "settings" in facts:
         return "settings"
     if None not in (one.input_tokens, other.input_tokens) and one.input_tokens != other.input_tokens:
         return "tokens"
-    return "model"
+    return next((name for name in ("quantisation", "dtype", "revision", "backend") if name in facts), "model")
+
+
+_EXAMPLE_LENGTH = 100
 
 
 def _build_example(
@@ -258,11 +320,12 @@ def _build_example(
     first: float,
     second: float,
     pipeline: str,
+    facts: Facts,
 ) -> Example:
     one, other = excerpts
     match cause:
-        case "prompt" | "few-shot" | "chat template":
-            texts = _excerpt_difference(one.prompt, other.prompt)
+        case "prompt" | "few-shot" | "few-shot seed" | "chat template":
+            texts = one.prompt, other.prompt
         case "settings":
             texts = one.settings, other.settings
         case "tokens":
@@ -273,20 +336,13 @@ def _build_example(
             texts = one.answers.get(pipeline, ""), other.answers.get(pipeline, "")
         case _:
             texts = " | ".join(one.responses), " | ".join(other.responses)
+    if texts[0] == texts[1] and cause in facts:  # the same text: show what differs
+        texts = format_fact(facts[cause][0]), format_fact(facts[cause][1])
+    shown = excerpt_difference(*texts, _EXAMPLE_LENGTH)
     return Example(
         document=document,
         first_score=float(first),
         second_score=float(second),
-        first=texts[0],
-        second=texts[1],
+        first=shown[0],
+        second=shown[1],
     )
-
-
-def _excerpt_difference(first: str, second: str) -> tuple[str, str]:
-    """Return excerpts of two texts that start shortly before they diverge."""
-    index = next(
-        (index for index, both in enumerate(zip(first, second, strict=False)) if both[0] != both[1]), None
-    )
-    start = max(0, (min(len(first), len(second)) if index is None else index) - 20)
-    before = "…" if start else ""
-    return before + first[start : start + 120], before + second[start : start + 120]

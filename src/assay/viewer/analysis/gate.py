@@ -1,63 +1,45 @@
-"""`gate`: whether a run passes: no score below its minimum, and no significant drop below the baseline."""
+"""`gate`: whether a run passes: no score below its minimum, and no significant drop below the baseline.
+
+If the baseline was run several times, the spread of its scores is the noise floor: a smaller drop is not a regression.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from assay.core.errors import InvalidOption, UnknownName
-from assay.core.verdicts import Estimate
-from assay.stats.distributions import normal_cdf, t_cdf
-from assay.stats.multiplicity import adjust_p_values
+from assay.core.records.verdicts import Estimate
+from assay.stats.comparisons.multiplicity import adjust_p_values
+from assay.stats.numerics.distributions import normal_cdf, t_cdf, t_quantile
 from assay.store.documents.score_tables import ScoreTableSource
+from assay.viewer.analysis.gate_policy import TIERS, GateOptions, GateRule, Tier
 from assay.viewer.comparison.comparison_table import (
     collect_remarks,
     format_difference,
     format_markdown_table,
     format_p_value,
 )
+from assay.viewer.comparison.multiplicity import adjust_comparisons
 from assay.viewer.comparison.records import CompareOptions, Comparison, ComparisonRow
 from assay.viewer.comparison.run_comparison import compare_sources
-from assay.viewer.exports.junit import Threshold, quote_attribute
+from assay.viewer.exports.junit import quote_attribute
 from assay.viewer.number_format import format_number
 
 __all__ = [
     "GateCheck",
     "GateOptions",
     "GateResult",
-    "evaluate_gate",
-    "to_junit",
     "compute_drop_p_value",
+    "evaluate_gate",
+    "learn_noise_floors",
+    "to_junit",
     "to_markdown",
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateOptions:
-    """The conditions of a gate."""
-
-    floors: Sequence[Threshold] = ()
-    max_drop: float = 0.0
-    """The allowed drop below the baseline: percentage points for values between 0 and 1, else percent."""
-
-    alpha: float = 0.05
-    """The probability of failing a run that is no worse than allowed, over all tasks together."""
-
-    tasks: Sequence[str] = ()
-    metrics: Sequence[str] = ()
-    cluster_by: str = ""
-    correction: str = "holm"
-
-    def __post_init__(self) -> None:
-        if self.max_drop < 0:
-            raise InvalidOption("the allowed drop is negative", where="--max_drop")
-        if not 0 < self.alpha < 0.5:
-            raise InvalidOption(
-                f"alpha {self.alpha:g} is not between 0 and 0.5",
-                where="--alpha",
-                hint="use a value such as 0.05",
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +47,13 @@ class GateCheck:
     """The result of one check."""
 
     kind: str
-    """floor, drop, missing"""
+    """floor, drop, missing, comparable"""
 
     task: str
     metric: str
     passed: bool
     message: str
+    tier: Tier = "must"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,103 +64,242 @@ class GateResult:
     baseline: str
     checks: tuple[GateCheck, ...]
     comparison: Comparison | None = None
+    strict: bool = False
+    """Whether a missed `should` fails the gate too."""
 
     @property
     def passed(self) -> bool:
-        return all(check.passed for check in self.checks)
+        return not any(self.fails(check) for check in self.checks)
+
+    def fails(self, check: GateCheck) -> bool:
+        """Whether a check fails the gate."""
+        return not check.passed and (check.tier == "must" or (check.tier == "should" and self.strict))
 
     def as_json(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {"passed": self.passed, **asdict(self)}
+        """Return JSON values; infinite and undefined numbers become None."""
+        comparison = None if self.comparison is None else self.comparison.as_json()
+        return {
+            "passed": self.passed,
+            "run": self.run,
+            "baseline": self.baseline,
+            "strict": self.strict,
+            "checks": [asdict(check) for check in self.checks],
+            "comparison": comparison,
+        }
 
 
 def evaluate_gate(
-    run: ScoreTableSource, baseline: ScoreTableSource | None, options: GateOptions
+    run: ScoreTableSource, baselines: Sequence[ScoreTableSource], options: GateOptions
 ) -> GateResult:
-    """Check a run against minimum scores and a baseline.
+    """Check a run against minimum scores and a baseline; further baselines are repetitions of the first.
 
     Raises:
         InvalidOption: There is neither a minimum nor a baseline.
     """
-    if baseline is None and not options.floors:
+    if not baselines and not options.has_floors:
         raise InvalidOption(
             "a gate needs a baseline or a minimum score",
-            hint="pass --baseline RUN or --min TASK:METRIC=VALUE",
+            hint="pass --baseline RUN, --min TASK:METRIC=VALUE or --policy FILE",
         )
-    checks = [_check_floor(run, floor) for floor in options.floors]
+    checks = [*_check_required(run, baselines, options)]
+    for rule in options.floor_rules:
+        checks += _check_floors(run, rule)
     comparison = None
-    if baseline is not None:
-        wanted = options.tasks or baseline.tasks
-        checks += [
-            GateCheck(kind="missing", task=task, metric="", passed=False, message=f"{task}: not in the run")
-            for task in wanted
-            if task not in run.tasks
-        ]
-        comparison = compare_sources(
-            baseline,
-            run,
-            CompareOptions(
-                tasks=[task for task in options.tasks if task in run.tasks],
-                metrics=options.metrics,
-                cluster_by=options.cluster_by,
-                correction=options.correction,
-                level=1 - options.alpha,
-            ),
-        )
-        checks += _check_drops(comparison.rows, options)
-    name = "" if baseline is None else baseline.name
-    return GateResult(run=run.name, baseline=name, checks=tuple(checks), comparison=comparison)
-
-
-def _check_floor(run: ScoreTableSource, floor: Threshold) -> GateCheck:
-    numbers = run.read_estimates()
-    found = [one for one in numbers if one.task == floor.task and floor.metric in ("", one.metric)]
-    if not found:
-        known = sorted({f"{one.task}:{one.metric}" for one in numbers})
-        raise UnknownName(
-            f"the run has no score `{floor.task}{':' if floor.metric else ''}{floor.metric}`",
-            where="--min",
-            hint=f"it has: {', '.join(known) or 'none'}",
-        )
-    one = found[0]
-    downward = one.higher_is_better is False
-    passed = isinstance(one.value, (int, float)) and (
-        one.value <= floor.value if downward else one.value >= floor.value
+    if baselines:
+        comparison = _compare(baselines[0], run, options)
+        checks += _check_drops(comparison.rows, options, learn_noise_floors(baselines, options.alpha))
+    name = baselines[0].name if baselines else ""
+    return GateResult(
+        run=run.name, baseline=name, checks=tuple(checks), comparison=comparison, strict=options.strict
     )
-    sign = "<=" if downward else ">="
-    message = f"{one.task}: {one.metric} is {format_number(one.value)}{_format_stderr(one)}, required {sign} {floor.value:g}"
-    return GateCheck(kind="floor", task=one.task, metric=one.metric, passed=passed, message=message)
 
 
-def _format_stderr(estimate: Estimate) -> str:
-    return "" if estimate.stderr is None else f" ± {format_number(estimate.stderr)}"
+def _check_required(
+    run: ScoreTableSource, baselines: Sequence[ScoreTableSource], options: GateOptions
+) -> Iterator[GateCheck]:
+    """Check that the tasks are there: required ones, and those of the baseline unless a policy names its tasks."""
+    wanted = [*options.required, *(name for rule in options.rules for name in rule.task_names)]
+    if baselines and not options.rules:
+        wanted += options.tasks or baselines[0].tasks
+    known = {*run.tasks, *(one.task for one in run.read_estimates())}
+    for task in dict.fromkeys(wanted):
+        if task not in known:
+            tiers = [rule.tier for rule in options.rules if task in rule.task_names]
+            tier: Tier = "must" if task in options.required else min(tiers, key=TIERS.index, default="must")
+            yield GateCheck(
+                kind="missing",
+                task=task,
+                metric="",
+                passed=False,
+                tier=tier,
+                message=f"{task}: not in the run",
+            )
+        elif task in options.required:
+            yield GateCheck(kind="missing", task=task, metric="", passed=True, message=f"{task}: in the run")
 
 
-def _check_drops(rows: Sequence[ComparisonRow], options: GateOptions) -> Iterator[GateCheck]:
-    chances = [compute_drop_p_value(row, _compute_allowed_drop(row, options.max_drop)) for row in rows]
-    for row, p_value in zip(rows, adjust_p_values(chances, options.correction), strict=True):
-        allowed = _compute_allowed_drop(row, options.max_drop)
-        passed = p_value >= options.alpha
-        worst = row.low if row.higher_is_better else -row.high
-        interval = f"{format_difference(row.difference, row)} [{format_difference(row.low, row)}, {format_difference(row.high, row)}]"
-        limit = f"a drop of {format_difference(allowed, row).lstrip('+')} is allowed"
-        if not passed:
-            text = f"{interval}: significantly worse (p {format_p_value(p_value)}), {limit}"
-        elif worst >= -allowed:
-            text = f"{interval}: {limit}, a larger drop is ruled out"
-        else:
-            text = f"{interval}: {limit}, a larger drop is neither significant nor ruled out"
+def _check_floors(run: ScoreTableSource, rule: GateRule) -> Iterator[GateCheck]:
+    """Check the scores that belong to a rule with a minimum."""
+    numbers = run.read_estimates()
+    firsts: dict[str, Estimate] = {}
+    for one in numbers:
+        firsts.setdefault(one.task, one)
+    found: dict[str, Estimate] = {}
+    for one in numbers:
+        if rule.matches(one.task, one.metric, first=firsts[one.task] is one):
+            found.setdefault(one.task, one)
+    if not found and rule.where.startswith("--"):
+        known = sorted({f"{one.task}:{one.metric}" for one in numbers})
+        name = f"{rule.tasks[0]}{':' if rule.metric else ''}{rule.metric}"
+        raise UnknownName(
+            f"the run has no score `{name}`", where=rule.where, hint=f"it has: {', '.join(known) or 'none'}"
+        )
+    for task in [task for task in rule.task_names if task not in found and task in run.tasks]:
+        message = f"{task}: no score {rule.metric or 'in the run'}"
         yield GateCheck(
-            kind="drop",
-            task=row.task,
-            metric=row.metric,
-            passed=passed,
-            message=f"{row.task}: {row.metric} {text}",
+            kind="missing", task=task, metric=rule.metric, passed=False, tier=rule.tier, message=message
+        )
+    for one in found.values():
+        if rule.min is not None:
+            yield _check_interval(one, rule.min, rule.tier)
+        if rule.min_point is not None:
+            yield _check_point(one, rule.min_point, rule.tier)
+
+
+def _check_interval(one: Estimate, floor: float, tier: Tier) -> GateCheck:
+    """Check the bound of the interval on the side that matters: a score that may be too low by chance does not pass."""
+    downward = one.higher_is_better is False
+    sign, side = ("<=", "upper") if downward else (">=", "lower")
+    interval, passed = one.interval, False
+    if interval is None:
+        text = f"{format_number(one.value)} without an interval; use --min_point to check the score itself"
+    else:
+        passed = interval[1] <= floor if downward else interval[0] >= floor
+        shown = f"[{format_number(interval[0])}, {format_number(interval[1])}]"
+        text = f"{format_number(one.value)} {shown}, {side} bound required {sign} {floor:g}"
+    message = f"{one.task}: {one.metric} is {text}"
+    return GateCheck(
+        kind="floor", task=one.task, metric=one.metric, passed=passed, tier=tier, message=message
+    )
+
+
+def _check_point(one: Estimate, floor: float, tier: Tier) -> GateCheck:
+    downward = one.higher_is_better is False
+    passed = isinstance(one.value, (int, float)) and (one.value <= floor if downward else one.value >= floor)
+    sign = "<=" if downward else ">="
+    stderr = "" if one.stderr is None else f" ± {format_number(one.stderr)}"
+    message = f"{one.task}: {one.metric} is {format_number(one.value)}{stderr}, required {sign} {floor:g}"
+    return GateCheck(
+        kind="floor", task=one.task, metric=one.metric, passed=passed, tier=tier, message=message
+    )
+
+
+def _compare(baseline: ScoreTableSource, run: ScoreTableSource, options: GateOptions) -> Comparison:
+    """Compare the first metric of each task, and the metrics that options and rules name."""
+    common = CompareOptions(
+        tasks=[task for task in options.tasks if task in run.tasks],
+        metrics=options.metrics,
+        cluster_by=options.cluster_by,
+        correction=options.correction,
+        level=1 - options.alpha,
+        # the run is the candidate: its weights, dtype and quantisation are what the gate checks
+        allow=[*options.allow, "identity"],
+    )
+    found = compare_sources(baseline, run, common)
+    rows = {(row.task, row.pipeline, row.metric): row for row in found.rows}
+    for rule in options.rules:
+        if rule.limits_drop and rule.metric:
+            tasks = [
+                task
+                for task in baseline.tasks
+                if task in run.tasks and rule.matches(task, rule.metric, first=False)
+            ]
+            if tasks:
+                more = compare_sources(baseline, run, replace(common, tasks=tasks, metrics=[rule.metric]))
+                rows |= {(row.task, row.pipeline, row.metric): row for row in more.rows}
+    return adjust_comparisons([replace(found, rows=tuple(rows.values()))])[0]
+
+
+def learn_noise_floors(
+    baselines: Sequence[ScoreTableSource], alpha: float
+) -> dict[tuple[str, str, str], float]:
+    """Return (task, pipeline, metric) -> the drop that one more run of the baseline exceeds with probability `alpha`.
+
+    The floor follows from the spread of the scores of repeated runs: t × s × √2 for the difference of two runs.
+    """
+    if len(baselines) < 2:
+        return {}
+    values: dict[tuple[str, str, str], list[float]] = {}
+    for source in baselines:
+        for one in source.read_estimates():
+            if isinstance(one.value, (int, float)) and math.isfinite(one.value):
+                values.setdefault((one.task, one.pipeline, one.metric), []).append(float(one.value))
+    return {
+        key: t_quantile(1 - alpha, len(listed) - 1) * float(np.std(listed, ddof=1)) * math.sqrt(2)
+        for key, listed in values.items()
+        if len(listed) > 1
+    }
+
+
+def _check_drops(
+    rows: Sequence[ComparisonRow], options: GateOptions, noise: dict[tuple[str, str, str], float]
+) -> Iterator[GateCheck]:
+    firsts = {row.task: row.metric for row in reversed(rows)}
+    rules = [_find_rule(row, options.drop_rules, first=firsts[row.task] == row.metric) for row in rows]
+    for row, rule in zip(rows, rules, strict=True):
+        if row.blocked:
+            kinds = ", ".join(row.blocked)
+            yield GateCheck(
+                kind="comparable",
+                task=row.task,
+                metric=row.metric,
+                passed=False,
+                tier=rule.tier,
+                message=f"{row.task}: {row.metric} is not comparable with the baseline: {kinds}"
+                f" (--allow_mismatch {','.join(row.blocked)} accepts that)",
+            )
+    checked = [(row, rule) for row, rule in zip(rows, rules, strict=True) if not row.blocked]
+    limits = [
+        (_compute_allowed_drop(row, rule), noise.get((row.task, row.pipeline, row.metric), 0.0))
+        for row, rule in checked
+    ]
+    chances = [compute_drop_p_value(row, max(limit)) for (row, _), limit in zip(checked, limits, strict=True)]
+    adjusted = adjust_p_values(chances, options.correction)
+    for (row, rule), limit, p_value in zip(checked, limits, adjusted, strict=True):
+        passed = p_value >= options.alpha
+        message = f"{row.task}: {row.metric} {_describe_drop(row, limit, p_value, passed=passed)}"
+        yield GateCheck(
+            kind="drop", task=row.task, metric=row.metric, passed=passed, tier=rule.tier, message=message
         )
 
 
-def _compute_allowed_drop(row: ComparisonRow, max_drop: float) -> float:
-    return max_drop / 100 * (1.0 if row.share else abs(row.first))
+def _find_rule(row: ComparisonRow, rules: Sequence[GateRule], *, first: bool) -> GateRule:
+    return next((rule for rule in rules if rule.matches(row.task, row.metric, first=first)), rules[-1])
+
+
+def _describe_drop(row: ComparisonRow, limit: tuple[float, float], p_value: float, *, passed: bool) -> str:
+    allowed, noise = limit
+    worst = row.low if row.higher_is_better else -row.high
+    shown = [format_difference(value, row) for value in (row.difference, row.low, row.high)]
+    text = f"{shown[0]} [{shown[1]}, {shown[2]}]"
+    said = f"a drop of {format_difference(max(limit), row).lstrip('+')} is allowed"
+    if noise > allowed:
+        said += " (noise of repeated baselines)"
+    if not passed:
+        return f"{text}: significantly worse (p {format_p_value(p_value)}), {said}"
+    if worst >= -max(limit):
+        return f"{text}: {said}, a larger drop is ruled out"
+    return f"{text}: {said}, a larger drop is neither significant nor ruled out"
+
+
+def _compute_allowed_drop(row: ComparisonRow, rule: GateRule) -> float:
+    """Return the allowed drop in the unit of the metric: the smaller one if a rule has two."""
+    found = []
+    if rule.max_drop is not None:
+        found.append(rule.max_drop / 100 * (1.0 if row.share else abs(row.first)))
+    if rule.max_relative_drop is not None:
+        found.append(rule.max_relative_drop / 100 * abs(row.first))
+    return min(found, default=0.0)
 
 
 def compute_drop_p_value(row: ComparisonRow, allowed: float) -> float:
@@ -195,32 +317,37 @@ def compute_drop_p_value(row: ComparisonRow, allowed: float) -> float:
 
 
 def to_junit(gate: GateResult) -> str:
-    """Return the checks as JUnit XML for CI systems."""
-    failures = sum(not check.passed for check in gate.checks)
+    """Return the checks as JUnit XML for CI systems; a missed check that does not fail the gate is skipped."""
+    failures = sum(gate.fails(check) for check in gate.checks)
+    skipped = sum(not check.passed for check in gate.checks) - failures
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         f"<testsuites name={quote_attribute(gate.run)}>",
-        f'  <testsuite name="gate" tests="{len(gate.checks)}" failures="{failures}" errors="0">',
+        f'  <testsuite name="gate" tests="{len(gate.checks)}" failures="{failures}" errors="0" skipped="{skipped}">',
     ]
     for check in gate.checks:
         name = f"{check.kind} {check.metric}".strip()
         head = f"    <testcase classname={quote_attribute(check.task)} name={quote_attribute(name)}"
+        message = quote_attribute(f"{check.tier}: {check.message}" if check.tier != "must" else check.message)
         if check.passed:
             lines.append(f"{head}/>")
         else:
-            lines += [
-                f"{head}>",
-                f"      <failure message={quote_attribute(check.message)}/>",
-                "    </testcase>",
-            ]
+            element = "failure" if gate.fails(check) else "skipped"
+            lines += [f"{head}>", f"      <{element} message={message}/>", "    </testcase>"]
     return "\n".join([*lines, "  </testsuite>", "</testsuites>\n"])
+
+
+_SIGNS = {"must": "❌", "should": "⚠️", "watch": "👁"}
 
 
 def to_markdown(gate: GateResult) -> str:
     """Return a Markdown summary for a pull request."""
     baseline = f" compared with `{gate.baseline}`" if gate.baseline else ""
     lines = [f"## {'Passed' if gate.passed else 'Failed'}: `{gate.run}`{baseline}", ""]
-    lines += [f"- {'✅' if check.passed else '❌'} {check.message}" for check in gate.checks]
+    for check in gate.checks:
+        sign = "✅" if check.passed else "❌" if gate.fails(check) else _SIGNS[check.tier]
+        tier = "" if check.tier == "must" else f"{check.tier}: "
+        lines.append(f"- {sign} {tier}{check.message}")
     if gate.comparison is not None:
         found = gate.comparison
         rows = [*found.rows, *([found.overall] if found.overall else [])]

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from assay.core.errors import InvalidOption, UserError
-from assay.stats.confidence_intervals import compute_design_effect
-from assay.stats.power import (
+from assay.stats.comparisons.power import (
     DifferenceVariance,
     compute_paired_variance,
     count_documents_needed,
     find_detectable_effect,
 )
-from assay.stats.repeats import analyse_repeats
+from assay.stats.intervals.confidence_intervals import compute_design_effect, encode_clusters
+from assay.stats.intervals.repeats import analyse_repeats
 from assay.store.documents.score_tables import ScoreColumn, ScoreTable, ScoreTableSource
 from assay.viewer.comparison.clusters import read_clusters
 from assay.viewer.comparison.pairing import pair_documents, scores_from_column
@@ -74,8 +74,11 @@ class PowerRow:
 
     correlation: float | None
     design_effect: float
-    detectable: float
-    """The smallest difference that these documents detect, in percentage points."""
+    test: str
+    """The test whose power this is."""
+
+    detectable: float | None
+    """The smallest difference that these documents detect, in percentage points; None if they detect none."""
 
     needed: tuple[tuple[float, int], ...]
     """(difference in percentage points, documents needed)."""
@@ -95,7 +98,8 @@ def analyse_power(sources: Sequence[ScoreTableSource], options: PowerOptions) ->
         UserError: The runs share no task, or three or more runs are of different models.
     """
     if not sources:
-        spread = DifferenceVariance(between=compute_paired_variance(0.25, 0.25, options.correlation))
+        between = 1e4 * compute_paired_variance(0.25, 0.25, options.correlation)
+        spread = DifferenceVariance(between=between, binary=options.repeats == 1)
         return [
             _build_row(
                 "any",
@@ -138,8 +142,11 @@ def _analyse_task(task: str, sources: Sequence[ScoreTableSource], options: Power
     whole, _ = read_clusters(sources[0], tables[0], pair_documents(tables[0], tables[0]), options.cluster_by)
     names = None if whole is None else [whole[place] for place in places]
     compared: Floats = scores[1] - scores[0] if len(scores) == 2 else np.asarray(scores.mean(axis=0))
-    effect = max(1.0, compute_design_effect(compared, names)) if names else 1.0
-    pilot = _Pilot(scores, known if with_repeats else [], effect, options)
+    effect, units = 1.0, 1.0
+    if names:
+        effect = max(1.0, compute_design_effect(compared, names))
+        units = encode_clusters(names)[1] / len(names)
+    pilot = _Pilot(scores, known if with_repeats else [], effect, units, options)
     spread, how = pilot.spread()
     count = options.documents or scores.shape[1]
     return _build_row(task, metric, how, count, spread, options, pilot.correlation)
@@ -154,7 +161,14 @@ class _Pilot:
     """(variance between repeats, number of repeats) of each run; empty without repeats."""
 
     design_effect: float
+    units_per_document: float
     options: PowerOptions
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether the test is McNemar's: one right or wrong answer per document, and no clusters."""
+        plain = self.options.repeats == 1 and not self.repeat_variances and self.units_per_document == 1
+        return plain and bool(np.isin(self.scores, (0.0, 100.0)).all())
 
     @property
     def correlation(self) -> float | None:
@@ -199,6 +213,8 @@ class _Pilot:
             repeats_first=self.options.repeats,
             repeats_second=self.options.repeats,
             design_effect=self.design_effect,
+            units_per_document=self.units_per_document,
+            binary=self.is_binary,
         )
 
 
@@ -272,9 +288,15 @@ def _build_row(
     options: PowerOptions,
     correlation: float | None,
 ) -> PowerRow:
-    if task == "any":
-        spread = DifferenceVariance(between=10_000 * spread.between)
+    # tests and their power are in shares, this page in percentage points
+    shares = replace(
+        spread,
+        between=spread.between / 1e4,
+        within_first=spread.within_first / 1e4,
+        within_second=spread.within_second / 1e4,
+    )
     chances = {"power": options.power, "alpha": options.alpha}
+    detectable = find_detectable_effect(count, shares, **chances)
     wanted = DEFAULT_EFFECTS if options.effect is None else (options.effect,)
     return PowerRow(
         task=task,
@@ -284,8 +306,7 @@ def _build_row(
         spread=spread.variance**0.5,
         correlation=correlation,
         design_effect=spread.design_effect,
-        detectable=find_detectable_effect(count, spread, **chances),
-        needed=tuple(
-            (effect, max(2, count_documents_needed(effect, spread, **chances))) for effect in wanted
-        ),
+        test="exact McNemar" if spread.binary else "sign flips",
+        detectable=None if detectable is None else 100 * detectable,
+        needed=tuple((effect, count_documents_needed(effect / 100, shares, **chances)) for effect in wanted),
     )

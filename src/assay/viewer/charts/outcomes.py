@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from assay.core.endings import ENDINGS
+from assay.core.records.endings import ENDINGS
 from assay.viewer.charts.theme import (
     OUTCOME_COLOURS,
     Figure,

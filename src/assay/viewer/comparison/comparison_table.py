@@ -69,7 +69,7 @@ def build_comparison_table(
             *plot,
             format_p_value(row.adjusted_p),
             *([] if narrow else ["" if row.wins is None else f"{row.wins}/{row.ties}/{row.losses}"]),
-            f"{paint[0]}{'not sig.' if narrow and not row.differs else describe_difference(row)}{paint[1]}",
+            f"{paint[0]}{_abbreviate_verdict(row) if narrow else describe_difference(row)}{paint[1]}",
             format_detectable(row),
             style="bold" if row.task.startswith("all ") and not row.category else "",
         )
@@ -89,12 +89,18 @@ def format_p_value(value: float) -> str:
 
 
 def describe_difference(row: ComparisonRow) -> str:
-    """Return better, worse, identical or no significant difference."""
+    """Return better, worse, identical, not comparable or no significant difference."""
+    if row.blocked:
+        return f"not comparable: {', '.join(row.blocked)}"
     if row.differs:
         return "better" if row.better else "worse"
     if row.stderr == 0 and row.difference == 0:
         return "identical"
     return "no significant difference"
+
+
+def _abbreviate_verdict(row: ComparisonRow) -> str:
+    return "not comp." if row.blocked else describe_difference(row) if row.differs else "not sig."
 
 
 def format_detectable(row: ComparisonRow) -> str:
@@ -114,6 +120,13 @@ def _iterate_remarks(comparison: Comparison) -> Iterator[tuple[str, str]]:
         share = "" if one.count is None else f" ({one.count} of {one.total} documents)"
         task = f"{one.task}: " if one.task else ""
         yield "warning", escape_control_characters(f"{one.kind}: {task}{one.what}{share}")
+    if kinds := list(dict.fromkeys(kind for row in comparison.rows for kind in row.blocked)):
+        listed = ",".join(kinds)
+        yield (
+            "warning",
+            f"no run is called better because of differences other than the model: {', '.join(kinds)};"
+            f" `--allow_mismatch {listed}` compares them anyway",
+        )
     for row in comparison.rows:
         for note in row.notes:
             yield "note", escape_control_characters(f"{row.task}: {note}")

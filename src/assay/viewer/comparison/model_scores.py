@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.errors import UnknownName
-from assay.core.verdicts import Estimate
+from assay.core.records.verdicts import Estimate
 from assay.store.documents.run_score_tables import RunScoreTables
 from assay.store.documents.score_tables import DigestKind, DocumentExcerpt, ScoreTable, ScoreTableSource
 from assay.store.runs.lookup import list_runs

@@ -9,9 +9,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from assay.stats.comparison import find_detectable_difference
-from assay.stats.distributions import normal_cdf, normal_quantile
-from assay.stats.multiplicity import adjust_p_values
+from assay.stats.comparisons.comparison import find_detectable_difference
+from assay.stats.comparisons.multiplicity import adjust_p_values
+from assay.stats.comparisons.stratified import Stratum, combine_strata, compute_flip_error
 from assay.viewer.comparison.records import Comparison, ComparisonRow
 
 __all__ = ["adjust_comparisons"]
@@ -38,9 +38,16 @@ def _adjust_rows(rows: Sequence[ComparisonRow], correction: str, level: float) -
     tests = 1 if correction == "none" else len(rows)
     adjusted_rows = []
     for row, p_value in zip(rows, adjusted_p_values, strict=True):
-        differs = p_value < 1 - level
+        differs = p_value < 1 - level and not row.blocked
         better = (row.difference > 0) == row.higher_is_better if differs else None
-        reach = find_detectable_difference(row.stderr, row.degrees, level=level, tests=tests)
+        reach = find_detectable_difference(
+            row.stderr,
+            row.degrees,
+            documents=row.documents,
+            binary=row.test == "exact McNemar",
+            level=level,
+            tests=tests,
+        )
         adjusted_rows.append(
             replace(row, adjusted_p=p_value, differs=differs, better=better, detectable=reach)
         )
@@ -57,30 +64,41 @@ def _compute_overall(rows: Sequence[ComparisonRow], level: float) -> ComparisonR
         return None
     task_rows = list(tasks.values())
     count = len(task_rows)
-    value = sum(row.difference for row in task_rows) / count
-    error = math.sqrt(sum(row.stderr**2 for row in task_rows)) / count
-    half = normal_quantile((1 + level) / 2) * error
-    p_value = 2 * normal_cdf(-abs(value) / error) if error > 0 else 1.0
-    differs = p_value < 1 - level
+    found = combine_strata([_to_stratum(row) for row in task_rows], level=level)
+    blocked = tuple(dict.fromkeys(kind for row in task_rows for kind in row.blocked))
+    differs = found.p_value < 1 - level and not blocked
     return ComparisonRow(
         task=f"all {count} tasks",
         metric="mean",
         pipeline="",
         first=sum(row.first for row in task_rows) / count,
         second=sum(row.second for row in task_rows) / count,
-        difference=value,
-        stderr=error,
-        low=value - half,
-        high=value + half,
-        interval_method="stratified",
-        p_value=p_value,
-        adjusted_p=p_value,
-        test="z",
+        difference=found.value,
+        stderr=found.stderr,
+        degrees=found.degrees,
+        low=found.low,
+        high=found.high,
+        interval_method="stratified t",
+        p_value=found.p_value,
+        adjusted_p=found.p_value,
+        test="t",
         differs=differs,
-        better=value > 0 if differs else None,
-        detectable=find_detectable_difference(error, math.inf, level=level),
+        better=found.value > 0 if differs else None,
+        detectable=find_detectable_difference(found.stderr, found.degrees, level=level),
         documents=sum(row.documents for row in task_rows),
         wins=sum(row.wins or 0 for row in task_rows),
         ties=sum(row.ties or 0 for row in task_rows),
         losses=sum(row.losses or 0 for row in task_rows),
+        blocked=blocked,
     )
+
+
+def _to_stratum(row: ComparisonRow) -> Stratum:
+    """Return the difference of a task with the sample's standard error; that of the row if all documents agree."""
+    units = row.documents if row.clusters is None else row.clusters
+    error = 0.0
+    if (
+        row.test == "exact McNemar"
+    ):  # the row's error is that of the adjusted interval, whose center is another
+        error = compute_flip_error(row.wins or 0, row.losses or 0, row.documents)
+    return Stratum(value=row.difference, stderr=error or row.stderr, degrees=units - 1)

@@ -26,47 +26,46 @@ class Pairing:
     second: Rows
     only_first: int
     only_second: int
-    changed: int
-    """Documents that were paired by number although their contents differ."""
+    by_number: bool = False
+    """Whether contents and prompts are unknown or different, and documents were paired by number."""
 
     prompts_differ: NDArray[np.bool_]
     """Whether the prompts of each pair differ."""
 
 
 def pair_documents(first: ScoreTable, second: ScoreTable) -> Pairing:
-    """Pair documents by contents, or by number if most contents differ or are unknown."""
-    known = _has_contents(first) and _has_contents(second)
-    if first.documents == second.documents and (not known or first.content_digests == second.content_digests):
-        rows = np.arange(len(first.documents), dtype=np.intp)
-        return _build_pairing(first, second, rows, rows, 0)
-    by_content = _match_contents(first, second) if known else []
+    """Pair documents by contents; by prompts if a run does not store contents.
+
+    Samples of lmms-eval have neither if their prompts are written differently: only these are paired by number.
+    """
+    if _has_contents(first) and _has_contents(second):
+        pairs = _match_digests(first, second, first.content_digests, second.content_digests)
+        return _build_pairing(first, second, pairs)
+    pairs = _match_digests(first, second, first.prompt_digests, second.prompt_digests)
+    if pairs:
+        return _build_pairing(first, second, pairs)
     numbers = {document: row for row, document in enumerate(second.documents)}
-    by_number = [
-        (row, numbers[document]) for row, document in enumerate(first.documents) if document in numbers
-    ]
-    if len(by_content) < 0.5 * len(by_number):
-        left, right = _split_pairs(by_number)
-        changed = sum(
-            known and first.content_digests[one] != second.content_digests[other] for one, other in by_number
-        )
-        return _build_pairing(first, second, left, right, changed)
-    left, right = _split_pairs(by_content)
-    return _build_pairing(first, second, left, right, 0)
+    pairs = [(row, numbers[document]) for row, document in enumerate(first.documents) if document in numbers]
+    return _build_pairing(first, second, pairs, by_number=True)
 
 
 def _has_contents(table: ScoreTable) -> bool:
     return not table.content_digests or table.content_digests[0] is not None
 
 
-def _match_contents(first: ScoreTable, second: ScoreTable) -> list[tuple[int, int]]:
-    """Match rows with equal contents; duplicates match by number first, then in order."""
+def _match_digests(
+    first: ScoreTable, second: ScoreTable, ours: Sequence[Any], theirs: Sequence[Any]
+) -> list[tuple[int, int]]:
+    """Match rows with equal digests; duplicates match by number first, then in order."""
+    if first.documents == second.documents and ours == theirs:
+        return [(row, row) for row in range(len(ours))]
     exact = {
-        (content, number): row
-        for row, (content, number) in enumerate(zip(second.content_digests, second.documents, strict=True))
+        (digest, number): row
+        for row, (digest, number) in enumerate(zip(theirs, second.documents, strict=True))
     }
     pairs, left, taken = [], [], set()
-    for row, (content, number) in enumerate(zip(first.content_digests, first.documents, strict=True)):
-        other = exact.get((content, number))
+    for row, (digest, number) in enumerate(zip(ours, first.documents, strict=True)):
+        other = exact.get((digest, number))
         if other is None:
             left.append(row)
         else:
@@ -75,33 +74,28 @@ def _match_contents(first: ScoreTable, second: ScoreTable) -> list[tuple[int, in
     if not left:
         return pairs
     waiting: dict[Any, deque[int]] = defaultdict(deque)
-    for row, content in enumerate(second.content_digests):
+    for row, digest in enumerate(theirs):
         if row not in taken:
-            waiting[content].append(row)
+            waiting[digest].append(row)
     for row in left:
-        if rows := waiting.get(first.content_digests[row]):
+        if rows := waiting.get(ours[row]):
             pairs.append((row, rows.popleft()))
     return sorted(pairs)
 
 
-def _split_pairs(pairs: Sequence[tuple[int, int]]) -> tuple[Rows, Rows]:
+def _build_pairing(
+    first: ScoreTable, second: ScoreTable, pairs: Sequence[tuple[int, int]], *, by_number: bool = False
+) -> Pairing:
     table = np.array(pairs, dtype=np.intp).reshape(-1, 2)
-    return table[:, 0], table[:, 1]
-
-
-def _build_pairing(first: ScoreTable, second: ScoreTable, left: Rows, right: Rows, changed: int) -> Pairing:
+    left, right = table[:, 0], table[:, 1]
     prompts, other = first.prompt_digests, second.prompt_digests
-    differ = np.fromiter(
-        (prompts[one] != other[two] for one, two in zip(left.tolist(), right.tolist(), strict=True)),
-        dtype=bool,
-        count=len(left),
-    )
+    differ = np.fromiter((prompts[one] != other[two] for one, two in pairs), dtype=bool, count=len(pairs))
     return Pairing(
         first=left,
         second=right,
         only_first=len(first.documents) - len(left),
         only_second=len(second.documents) - len(right),
-        changed=changed,
+        by_number=by_number,
         prompts_differ=differ,
     )
 

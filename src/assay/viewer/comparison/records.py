@@ -8,9 +8,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from assay.core.errors import InvalidOption
-from assay.stats.multiplicity import CORRECTIONS
+from assay.stats.comparisons.multiplicity import CORRECTIONS
 
-__all__ = ["CompareOptions", "Comparison", "ComparisonRow", "Flip", "Mismatch"]
+__all__ = ["BLOCKING_KINDS", "CompareOptions", "Comparison", "ComparisonRow", "Flip", "Mismatch"]
+
+
+BLOCKING_KINDS = ("prompts", "judge", "scoring", "identity", "pairing")
+"""Kinds of mismatches that leave open what causes a difference: prompts (also few-shot examples and chat template), judges,
+definitions of metrics and filters, dtype, revision or quantisation of the same model, and documents without contents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +39,9 @@ class CompareOptions:
     flips: bool = False
     """List the documents whose scores differ."""
 
+    allow: Sequence[str] = ()
+    """Kinds of mismatches that do not prevent a verdict, because they are what is compared; `all` for every kind."""
+
     def __post_init__(self) -> None:
         if self.correction not in CORRECTIONS:
             raise InvalidOption(
@@ -43,6 +51,13 @@ class CompareOptions:
             raise InvalidOption(
                 f"level {self.level} is not in the range 0.5 to 1", hint="use a level such as 0.95"
             )
+        for kind in self.allow:
+            if kind not in (*BLOCKING_KINDS, "all"):
+                raise InvalidOption(
+                    f"unknown kind of mismatch `{kind}`",
+                    where="--allow_mismatch",
+                    hint=f"one of: {', '.join((*BLOCKING_KINDS, 'all'))}",
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +95,7 @@ class ComparisonRow:
 
     test: str
     differs: bool
-    """Whether the difference is significant at the given level."""
+    """Whether the difference is significant at the given level; never if the runs are not comparable (`blocked`)."""
 
     better: bool | None
     """Whether the second is better; None without a significant difference."""
@@ -102,6 +117,9 @@ class ComparisonRow:
     share: bool = True
     """Whether the values lie between 0 and 1; differences are shown in percentage points."""
 
+    blocked: tuple[str, ...] = ()
+    """Kinds of mismatches because of which no run is called better: see `BLOCKING_KINDS`."""
+
     flips: tuple[Flip, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -111,12 +129,17 @@ class Mismatch:
     """Something other than the model that differs between two runs and may explain their difference."""
 
     kind: str
-    """documents, prompts, few-shot, template, sampling, scoring, settings"""
+    """documents, prompts, few-shot, template, sampling, scoring, judge, identity, pairing, settings"""
 
     task: str
     what: str
     count: int | None = None
     total: int | None = None
+    blocks: str = ""
+    """One of `BLOCKING_KINDS` if no run can be called better because of it, else empty."""
+
+    names: tuple[str, ...] = ()
+    """The metrics or filter pipelines that it affects; empty: all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

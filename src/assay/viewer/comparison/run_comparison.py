@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from assay.core.errors import UnknownName, UserError
 from assay.scoring.metrics import METRICS
-from assay.stats.comparison import Difference, compare_pairs
-from assay.stats.resampling import CorpusDifference, compare_corpora
+from assay.stats.comparisons.comparison import Difference, compare_pairs
+from assay.stats.intervals.resampling import CorpusDifference, compare_corpora
 from assay.store.documents.score_tables import ScoreColumn, ScoreTable, ScoreTableSource
 from assay.viewer.comparison.clusters import read_clusters, suggest_cluster_field
-from assay.viewer.comparison.mismatches import find_run_mismatches, find_task_mismatches
+from assay.viewer.comparison.mismatches import find_blocking_kinds, find_run_mismatches, find_task_mismatches
 from assay.viewer.comparison.model_scores import find_source
 from assay.viewer.comparison.multiplicity import adjust_comparisons
 from assay.viewer.comparison.pairing import Pairing, pair_documents, scores_from_column
@@ -46,10 +46,14 @@ def compare_sources(first: ScoreTableSource, second: ScoreTableSource, options: 
         if other.kind != one.kind:
             one = first.read_score_table(task, other.kind)
         pairing = pair_documents(one, other)
-        mismatches += find_run_mismatches(find_source(first, task), find_source(second, task))
-        mismatches += find_task_mismatches(one, other, pairing)
+        left, right = find_source(first, task), find_source(second, task)
+        found = [
+            *find_run_mismatches(left, right),
+            *find_task_mismatches(one, other, pairing, same_model=left.model == right.model),
+        ]
+        mismatches += found
         if not len(pairing.first):
-            notes.append(f"{task}: the runs have no document in common")
+            notes.append(f"{task}: the runs have no document in common: all contents differ")
             continue
         try:
             names, note = read_clusters(first, one, pairing, options.cluster_by)
@@ -61,13 +65,15 @@ def compare_sources(first: ScoreTableSource, second: ScoreTableSource, options: 
             notes.append(hint)
         if not options.metrics and (hint := _suggest_repeats_metric(one, other)):
             notes.append(hint)
-        compared = [*_compare_task(one, other, pairing, names, options, notes)]
+        compared = [
+            _block_verdict(row, found, options)
+            for row in _compare_task(one, other, pairing, names, options, notes)
+        ]
         rows += compared
         if options.category and compared:
             try:
-                categories += _compare_categories(
-                    first, one, other, pairing, names, compared[0], options, notes
-                )
+                parts = _compare_categories(first, one, other, pairing, names, compared[0], options, notes)
+                categories += [_block_verdict(row, found, options) for row in parts]
             except UnknownName as error:
                 lacking.append(error)
                 notes.append(error.what)
@@ -75,7 +81,7 @@ def compare_sources(first: ScoreTableSource, second: ScoreTableSource, options: 
     if lacking and len(lacking) == field_count * len({row.task for row in rows}):
         raise lacking[0]
     if not rows:
-        raise UserError("the runs have no task, metric and document in common", hint="; ".join(notes))
+        raise UserError("the runs have no metric and document in common", hint="; ".join(notes))
     comparison = Comparison(
         first=first.name,
         second=second.name,
@@ -98,12 +104,25 @@ def _select_tasks(first: ScoreTableSource, second: ScoreTableSource, options: Co
             raise UnknownName(
                 f"the task `{task}` is not in both runs", hint=f"both have: {', '.join(shared) or 'none'}"
             )
-    if not shared and len(first.tasks) == len(second.tasks) == 1:
+    if not shared:
         raise UserError(
-            f"the runs have different tasks: `{first.tasks[0]}` and `{second.tasks[0]}`",
+            f"the runs have no task in common: {_list_names(first.tasks)} and {_list_names(second.tasks)}",
             hint="runs can only be compared on tasks that both have",
         )
     return list(options.tasks) or shared
+
+
+def _list_names(tasks: Sequence[str]) -> str:
+    named = ", ".join(f"`{task}`" for task in tasks[:3]) or "none"
+    return f"{named} and {len(tasks) - 3} more" if len(tasks) > 3 else named
+
+
+def _block_verdict(
+    row: ComparisonRow, mismatches: Sequence[Mismatch], options: CompareOptions
+) -> ComparisonRow:
+    """Add the mismatches because of which neither run is called better."""
+    kinds = find_blocking_kinds(mismatches, metric=row.metric, pipeline=row.pipeline, allow=options.allow)
+    return replace(row, blocked=kinds) if kinds else row
 
 
 def _compare_task(

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from assay.core.verdicts import Estimate
-from assay.stats.confidence_intervals import wilson_interval
-from assay.stats.distributions import t_quantile
+from assay.core.records.verdicts import Estimate
+from assay.stats.intervals.confidence_intervals import wilson_interval
+from assay.stats.numerics.distributions import t_quantile
 from assay.store.journal.rows import decode_verdict_value, parse_json
 from assay.store.runs.run import Run
 from assay.viewer.charts import CategoryMark, HistogramBar

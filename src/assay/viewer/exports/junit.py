@@ -9,7 +9,7 @@ from typing import Any, TextIO
 from xml.sax.saxutils import escape, quoteattr
 
 from assay.core.errors import InvalidOption, UnknownName
-from assay.core.verdicts import Estimate
+from assay.core.records.verdicts import Estimate
 from assay.store.runs.run import Run
 from assay.viewer.documents.failure_reasons import summarise_reason
 from assay.viewer.number_format import format_number

@@ -15,14 +15,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from assay.core.codec import to_plain
 from assay.core.errors import OutputError
+from assay.core.records.codec import to_plain
 from assay.store.runs.run import Run
-from assay.viewer.results.notes import format_letter_notes, format_server_notes
+from assay.viewer.results.notes import format_letter_notes, format_server_notes, format_truncation_notes
 
 __all__ = ["build_results", "iterate_samples", "write_lm_eval", "write_lm_eval_once"]
 
 _NAME_ARGUMENTS = ("peft", "delta", "pretrained", "model", "path", "engine")
+
+
+_MAX_NAME_BYTES = 200
+"""File systems allow 255 bytes; the rest of the file name is the date."""
 
 
 def write_lm_eval(
@@ -47,7 +51,7 @@ def write_lm_eval(
         hashes, written = {}, []
         if samples:
             for task in run.tasks if tasks is None else tasks:
-                file = folder / f"samples_{task.replace('/', '__')}_{date}.jsonl"
+                file = folder / f"samples_{_shorten_name(task.replace('/', '__'))}_{date}.jsonl"
                 hashes[task] = _write_samples(run, task, file)
                 written.append(file)
         results = build_results(run, task_hashes=hashes)
@@ -55,6 +59,14 @@ def write_lm_eval(
     except OSError as error:
         raise OutputError(f"cannot write the result files: {error}", where=str(folder)) from None
     return [results_path, *written]
+
+
+def _shorten_name(name: str) -> str:
+    """Cut the name of a task so that the name of its file is valid, and make it unique by a hash."""
+    if len(name.encode()) <= _MAX_NAME_BYTES:
+        return name
+    kept = name.encode()[: _MAX_NAME_BYTES - 17].decode("utf-8", "ignore")
+    return f"{kept}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
 def write_lm_eval_once(run: Run, output_path: str, *, samples: bool = True) -> list[Path]:
@@ -99,6 +111,8 @@ def build_results(run: Run, *, task_hashes: Mapping[str, str] | None = None) -> 
     scored_groups = {name: entry for name, entry in groups.items() if any("," in key for key in entry)}
     system, name = spec.get("system_instruction"), find_model_name(run)
     document: dict[str, Any] = {
+        "run_id": run.id,
+        "run_folder": str(run.folder.resolve()),
         "results": {
             **{task: _build_entry(run, task, facts_) for task, facts_ in run.tasks.items()},
             **groups,
@@ -113,16 +127,20 @@ def build_results(run: Run, *, task_hashes: Mapping[str, str] | None = None) -> 
             if item.get("n_shot") is not None
         },
         "higher_is_better": {name: _find_directions(run, name) for name in (*run.tasks, *run.groups)},
+        "intervals": {
+            name: found for name in (*run.tasks, *run.groups) if (found := _build_intervals(run, name))
+        },
         "n-samples": {
             task: {
                 "original": facts_["original"],
                 "effective": facts_["documents"],
                 "outcomes": run.outcomes(task),
+                **_build_truncation(run, task),
                 **_build_bounds(run, task),
             }
             for task, facts_ in run.tasks.items()
         },
-        **({"notes": notes} if (notes := [*format_letter_notes(run), *format_server_notes(run)]) else {}),
+        **({"notes": notes} if (notes := _collect_notes(run)) else {}),
         **({"repeats": repeats} if (repeats := facts.get("repeats")) else {}),
         **({"usage": usage} if (usage := run.usage) else {}),
         "config": {
@@ -177,6 +195,19 @@ def _build_entry(run: Run, name: str, facts: Mapping[str, Any]) -> dict[str, Any
     }
 
 
+def _build_intervals(run: Run, name: str) -> dict[str, Any]:
+    """Return the 95 % intervals of a task or group: `metric,filter` -> low, high, method."""
+    return {
+        f"{estimate.metric},{estimate.pipeline}": {
+            "low": estimate.interval[0],
+            "high": estimate.interval[1],
+            "method": estimate.interval_method,
+        }
+        for estimate in run.estimates
+        if estimate.task == name and estimate.interval is not None
+    }
+
+
 def _build_bounds(run: Run, task: str) -> dict[str, Any]:
     """Return the bounds of scores with unreliable documents: `metric,filter` -> [low, high]."""
     found = {
@@ -185,6 +216,16 @@ def _build_bounds(run: Run, task: str) -> dict[str, Any]:
         if estimate.task == task and estimate.bounds is not None
     }
     return {"bounds": found} if found else {}
+
+
+def _build_truncation(run: Run, task: str) -> dict[str, Any]:
+    """Return the number of prompts that exceeded the context length, if any."""
+    totals = run.truncated_prompts.get(task)
+    return {"truncated_prompts": totals.to_json()} if totals else {}
+
+
+def _collect_notes(run: Run) -> list[str]:
+    return [*format_letter_notes(run), *format_server_notes(run), *format_truncation_notes(run)]
 
 
 def _find_directions(run: Run, name: str) -> dict[str, Any]:

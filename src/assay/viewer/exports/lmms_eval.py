@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from assay.core.codec import to_plain
+from assay.core.records.codec import to_plain
 from assay.store.runs.run import Run
 from assay.viewer.exports.lm_eval import build_results, sanitise_name
 from assay.viewer.exports.rows import dump_json

@@ -11,8 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
-from assay.core.codec import to_plain
 from assay.core.errors import MissingPackage
+from assay.core.records.codec import to_plain
 from assay.store.runs.run import Run
 
 __all__ = [

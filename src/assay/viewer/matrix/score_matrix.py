@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from assay.core.errors import AssayError, UnknownName
-from assay.core.verdicts import Estimate
-from assay.stats.distributions import normal_cdf
+from assay.core.records.verdicts import Estimate
+from assay.stats.numerics.distributions import normal_cdf
 from assay.store.documents.run_score_tables import RunScoreTables
 from assay.store.documents.score_tables import DigestKind, ScoreTable, ScoreTableSource
 from assay.viewer.comparison.records import CompareOptions

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay.core.responses import LogProbability, Response
+from assay.core.records.responses import LogProbability, Response
 from assay.store.documents.details import DocumentRecord, RequestRecord, read_document
 from assay.store.runs.run import Run
 from assay.viewer.documents.failure_reasons import summarise_reason
@@ -208,6 +208,13 @@ def _build_answer(record: DocumentRecord, label: str, why: str) -> RunAnswer:
     reasons = [_describe_finish(one) for one in texts[:1] if one.finish not in ("", "stop")]
     if len(counted) > _MAX_RESPONSES:
         reasons.append(f"and {len(counted) - _MAX_RESPONSES} other responses")
+    removed = [
+        one.response.usage.truncated_tokens
+        for one in record.asked
+        if one.response is not None and one.response.usage is not None
+    ]
+    if any(removed):
+        reasons.append(f"prompt truncated: up to {max(removed)} tokens removed")
     for one in record.asked:
         if (
             one.kind == "rolling"

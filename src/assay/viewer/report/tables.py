@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from assay.core.verdicts import Estimate
+from assay.core.records.verdicts import Estimate
 from assay.store.runs.usage import UsageTotals
 from assay.viewer.matrix import Matrix, NumberStyle
 from assay.viewer.matrix.formats import format_error, format_value

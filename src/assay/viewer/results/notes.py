@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from assay.core.endings import ENDINGS
+from assay.core.records.endings import ENDINGS
 from assay.store.runs.run import Run
 from assay.store.runs.usage import UsageTotals
 from assay.viewer.number_format import format_dollars, format_float
@@ -16,6 +16,7 @@ __all__ = [
     "format_notes",
     "format_outcome_notes",
     "format_server_notes",
+    "format_truncation_notes",
     "format_usage",
 ]
 
@@ -23,27 +24,69 @@ __all__ = [
 def format_notes(run: Run) -> list[str]:
     """Return the lines below the table: repeats, stop rules, warnings, and the usage of the model and each judge."""
     lines = [
+        *_format_interval_methods(run),
         *_format_repeats(run),
         *_format_stop_rules(run),
         *format_letter_notes(run),
         *format_server_notes(run),
+        *format_truncation_notes(run),
     ]
     if run.spent.has_usage:
         usage = format_usage(run.spent, _find_billing(run, ""))
-        lines.append(f"model {run.model}: {_count_requests(run.spent.requests)}; {usage}")
+        lines.append(f"model {run.model}: {_count_calls(run, '', run.spent.requests)}; {usage}")
     for name, counts in run.judges.items():
         details = [
             f"{counts[key]} {word}"
             for key, word in (("cached", "from the cache"), ("failed", "failed"))
             if counts[key]
         ]
-        line = f"judge {name}: {_count_requests(counts['requests'])}"
+        line = f"judge {name}: {_count_calls(run, name, counts['requests'])}"
         line += f" ({', '.join(details)})" if details else ""
         spent = run.spent_by_judge.get(name)
         if spent is not None and spent.has_usage:
             line += f"; {format_usage(spent, _find_billing(run, name))}"
         lines.append(line)
-    return lines
+    return [*lines, *_format_overspending(run)]
+
+
+def _format_overspending(run: Run) -> list[str]:
+    """Return a note if the run cost more than `--max_cost`."""
+    limit = run.facts.get("spec", {}).get("max_cost")
+    cost = sum(spent.cost_usd or 0.0 for spent in (run.spent, *run.spent_by_judge.values()))
+    if limit is None or cost <= limit:
+        return []
+    over = format_dollars(cost - limit)
+    return [f"cost limit exceeded: {format_dollars(cost)} spent, {over} more than --max_cost {limit:g}"]
+
+
+def _count_calls(run: Run, name: str, requests: int) -> str:
+    """Count the requests, and the calls that found out what the server supports."""
+    probes = run.facts.get("probe_calls", {}).get(name, 0)
+    text = _count_requests(requests)
+    return f"{text} and {probes} probe call{'s' if probes != 1 else ''}" if probes else text
+
+
+_COMMON_METHODS = frozenset(("", "wilson", "stratified"))
+
+
+def _format_interval_methods(run: Run) -> list[str]:
+    """Return a line with the methods of the intervals; none if all are Wilson's.
+
+    `95 % intervals: acc: wilson; f1: clustered by passage (30 clusters)`
+    """
+    methods: dict[str, dict[str, None]] = {}
+    for one in run.estimates:
+        if one.interval is not None and one.interval_method:
+            key = run.tasks.get(one.task, {}).get("config", {}).get("cluster_key")
+            named = f" by {key}" if key and one.clusters else ""
+            count = f" ({one.clusters} clusters)" if one.clusters else ""
+            methods.setdefault(f"{one.interval_method}{named}{count}", {})[one.metric] = None
+    if all(one.interval_method in _COMMON_METHODS for one in run.estimates):
+        return []
+    return [
+        "95 % intervals: "
+        + "; ".join(f"{', '.join(metrics)}: {method}" for method, metrics in methods.items())
+    ]
 
 
 def _count_requests(count: int) -> str:
@@ -73,6 +116,25 @@ def format_server_notes(run: Run) -> list[str]:
     return lines
 
 
+def format_truncation_notes(run: Run) -> list[str]:
+    """Return a warning for each task whose prompts were shortened because they exceed the context length.
+
+    `warning: gsm8k: 40 of 40 prompts truncated to the context length: 44 of 1248 tokens remain on average`
+    """
+    lines = []
+    for task in run.tasks:
+        totals = run.truncated_prompts.get(task)
+        if totals is None:
+            continue
+        kept = totals.input_tokens / totals.requests
+        whole = kept + totals.truncated_tokens / totals.requests
+        lines.append(
+            f"warning: {task}: {totals.requests} of {totals.asked} prompts truncated to the context length:"
+            f" {kept:.0f} of {whole:.0f} tokens remain on average"
+        )
+    return lines
+
+
 def format_usage(spent: UsageTotals, billing: Mapping[str, Any] | None) -> str:
     """Format tokens and cost. An unknown cost is reported; a model without a price list has no cost at all.
 
@@ -81,6 +143,9 @@ def format_usage(spent: UsageTotals, billing: Mapping[str, Any] | None) -> str:
     """
     cached = f" ({spent.cached_tokens} cached by the service)" if spent.cached_tokens else ""
     usage = f"{spent.input_tokens} input tokens{cached}, {spent.output_tokens} output tokens"
+    if spent.reasoning_tokens and spent.requests:
+        answers = (spent.output_tokens - spent.reasoning_tokens) / spent.requests
+        usage += f" (per response: answer {answers:,.0f}, reasoning {spent.reasoning_tokens / spent.requests:,.0f})"
     if billing is None and not spent.priced:
         return usage
     if spent.cost_usd is None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from assay.core.verdicts import Estimate
+from assay.core.records.verdicts import Estimate
 from assay.store.runs.run import SCORINGS_FOLDER, Run
 from assay.store.runs.usage import UsageTotals
 from assay.viewer.charts import OutcomeBar, ScoreMark, Throughput

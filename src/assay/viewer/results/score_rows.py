@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from assay.core.verdicts import Estimate
+from assay.core.records.verdicts import Estimate
 from assay.store.runs.run import Run
 from assay.viewer.number_format import format_number
 

@@ -16,7 +16,7 @@ from assay.core.errors import AssayError, BudgetExceeded, InvalidOption
 from assay.core.options.parsing import parse_arguments
 from assay.core.ports import Sink
 from assay.core.progress import RunProgress, TaskProgress
-from assay.core.secrets import redact
+from assay.core.secrets import redact, redact_values
 from assay.store.runs.run import Run
 from assay.viewer.exports.lm_eval import build_results
 from assay.viewer.sinks import SINKS
@@ -134,7 +134,7 @@ class SinkDispatcher:
 
 
 def _emit(state: _SinkState, event: str, facts: Mapping[str, Any]) -> None:
-    _call_safely(state, lambda: state.sink.emit(event, facts))
+    _call_safely(state, lambda: state.sink.emit(event, redact_values(facts)))
 
 
 def _call_safely(state: _SinkState, action: Any) -> None:

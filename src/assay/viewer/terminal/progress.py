@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
-from assay.core.endings import ENDINGS
 from assay.core.progress import JudgeProgress, RunProgress, TaskProgress, TokenCount
+from assay.core.records.endings import ENDINGS
 from assay.viewer.number_format import format_count, format_dollars
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ def format_progress_line(progress: RunProgress) -> str:
         pieces.append(f"{progress.rate:.1f}/s")
     if progress.eta_s is not None and progress.stage == "ask":
         pieces.append(f"ETA {format_eta(progress.eta_s)}")
+    if progress.stage == "ask" and progress.pause_s >= 1:
+        pieces.append(f"rate limited, next try in {format_eta(progress.pause_s)}")
     if progress.cached:
         pieces.append(f"{progress.cached} responses from the cache")
     if used := format_tokens(progress.tokens, progress.seconds):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay.core.verdicts import Estimate
+from assay.core.records.verdicts import Estimate
 from assay.store.runs.run import Run
 from assay.viewer.number_format import DIRECTION_ARROWS, format_float, format_number
 from assay.viewer.results.notes import format_notes

@@ -8,5 +8,5 @@ background_jobs     slow results, computed in threads and cached
 live_updates        progress of running runs as server-sent events
 pages               the data of each page; rendering: templates, static files, formatting
 
-Starlette and uvicorn come with `assay[viewer]`.
+Starlette and uvicorn come with `assay-harness[viewer]`.
 """

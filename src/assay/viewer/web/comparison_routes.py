@@ -35,12 +35,21 @@ def _read_run_keys(request: Request) -> list[str]:
     return keys
 
 
+def _sort_baseline_first(keys: list[str], started: dict[str, float], baseline: str) -> list[str]:
+    """Sort runs by start time, so that the oldest is the baseline; a baseline in the URL comes first."""
+    return sorted(keys, key=lambda key: (key != baseline, started.get(key.partition("@")[0], 0.0)))
+
+
 def _show_comparison(request: Request) -> Response:
     catalog: RunCatalog = request.app.state.catalog
     entries = request.app.state.entries
-    keys = _read_run_keys(request)
     every = [entries.get(key, folder) for key, folder in catalog.folders().items()]
     every.sort(key=lambda entry: -(entry.started or 0.0))
+    keys = _sort_baseline_first(
+        _read_run_keys(request),
+        {entry.key: entry.started or 0.0 for entry in every},
+        request.query_params.get("baseline", ""),
+    )
     if len(keys) < 2:
         return HTMLResponse(
             render("compare.html", page="compare", keys=keys, entries=every, compared=None), headers=_NO_STORE
@@ -67,6 +76,7 @@ def _show_comparison(request: Request) -> Response:
     )
     url = {
         "run": keys,
+        "baseline": given.get("baseline", ""),
         "metric": metric,
         "against": given.get("against", ""),
         "task": given.get("task", ""),

@@ -19,7 +19,7 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from assay.core.endings import ENDINGS
+from assay.core.records.endings import ENDINGS
 from assay.viewer.charts import CONFIG
 from assay.viewer.number_format import format_age, format_dollars, format_duration
 from assay.viewer.web.colours import build_colour_rules

@@ -16,6 +16,7 @@ from assay.store.journal.journal import JOURNAL_FILE
 from assay.store.runs.tags import read_tags
 from assay.viewer.web.pages.document import build_document_context
 from assay.viewer.web.pages.documents import (
+    PAGE_SIZE,
     Selection,
     build_documents_context,
     build_unindexed_context,
@@ -183,7 +184,7 @@ def _find_neighbours(
         "found": len(selection.rows),
         "before": selection.document(place - 1),
         "after": selection.document(place + 1),
-        "page_number": place // 50 + 1,
+        "page_number": place // PAGE_SIZE + 1,
     }
 
 

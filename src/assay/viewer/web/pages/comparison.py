@@ -214,6 +214,7 @@ def build_flips_context(
     keys = (compared.keys[0], compared.keys[1 + position])
     excerpts = _read_excerpts(catalog, keys, chosen.task if chosen else "", shown)
     return {
+        "comparable": comparison is not None,
         "against": keys[1],
         "tasks": [(row.task, len(row.flips)) for row in rows],
         "task": chosen.task if chosen else "",

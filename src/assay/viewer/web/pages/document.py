@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.core.responses import LogProbability, Response
+from assay.core.records.responses import LogProbability, Response
 from assay.store.documents.details import DocumentRecord, RequestRecord
 from assay.store.runs.media_files import detect_content_type, find_media_file
 from assay.viewer.documents.prompts import MediaPart, PromptMessage, parse_prompt
@@ -43,6 +43,14 @@ def build_document_context(
         "response_text": _response_text,
         "tokens": build_response_tokens(record.asked),
         "token_levels": PROBABILITY_LEVELS,
+        "truncated_tokens": max(
+            (
+                one.response.usage.truncated_tokens
+                for one in record.asked
+                if one.response is not None and one.response.usage is not None
+            ),
+            default=0,
+        ),
         "missing_tokens": explain_missing_tokens(record.asked, wanted=tokens),
         "traces": build_filter_traces(record, facts),
         "judges": [

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.core.errors import AssayError
-from assay.core.responses import LogProbability
-from assay.core.specs import FilterStep, PipelineSpec
+from assay.core.records.responses import LogProbability
+from assay.core.records.specs import FilterStep, PipelineSpec
 from assay.scoring.filters import FILTERS
 from assay.scoring.filters.transformation import strip_reasoning
 from assay.scoring.pipelines import DEFAULT_PIPELINE, build_pipeline
@@ -83,13 +83,15 @@ def _build_trace(record: DocumentRecord, name: str, facts: Mapping[str, Any]) ->
     recorded = (facts.get("filters") or {}).get(name)
     steps = _read_steps(recorded) if recorded else _read_configured_steps(facts.get("config") or {}, name)
     given = _read_responses(record)
+    thoughts = (recorded or {}).get("thoughts") or ()
+    if given is not None and thoughts and (recorded or {}).get("thoughts_first"):
+        given, thoughts = [strip_reasoning(value, thoughts) for value in given], ()
     kept = record.steps.get(name)
     if kept is not None and len(kept) == len(steps):
         values: list[list[Any] | None] = list(kept)
     else:
         values = _replay_steps(steps, given, record.fields)
     results = [_build_result(step, value) for step, value in zip(steps, values, strict=True)]
-    thoughts = (recorded or {}).get("thoughts") or ()
     last = values[-1] if values else given
     if last is not None and thoughts:
         last = [strip_reasoning(value, thoughts) for value in last]

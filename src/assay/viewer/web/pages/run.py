@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from assay.stats.confidence_intervals import wilson_interval
-from assay.stats.distributions import t_quantile
+from assay.stats.intervals.confidence_intervals import wilson_interval
+from assay.stats.numerics.distributions import t_quantile
 from assay.store.database.locks import is_locked
 from assay.store.index.columns import Columns
 from assay.store.index.queries import Breakdown, compute_breakdown, list_categories

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from assay.core.endings import ENDINGS
+from assay.core.records.endings import ENDINGS
 from assay.viewer.web.run_catalog import RunCatalog
 from assay.viewer.web.run_entries import RunEntry, RunEntryCache
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from assay.core.responses import Tokens
+from assay.core.records.responses import Tokens
 from assay.store.documents.details import RequestRecord
 
 __all__ = [

@@ -18,7 +18,7 @@ docs:    ## build the documentation site into site/
 release: ## build wheels into dist/, try them in an empty environment, list licences
 	@scripts/release
 
-soak:    ## run the long fault tests (about 15 minutes) and write benchmarks/SOAK.md
+soak:    ## run the long fault tests (about 50 minutes) and write benchmarks/SOAK.md
 	@scripts/soak
 
 bench:   ## run all benchmarks beside lm_eval and lmms_eval (about 35 minutes)

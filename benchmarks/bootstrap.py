@@ -50,7 +50,7 @@ print(json.dumps({"error": error, "cpu_s": time.process_time() - started}))
 """
 )
 OURS = (
-    "from assay.stats.standard_errors import standard_error\n"
+    "from assay.stats.intervals.standard_errors import standard_error\n"
     + VALUES
     + """
 aggregation = {"mcc": "matthews_corrcoef"}.get(name, name)

@@ -34,7 +34,7 @@ print(json.dumps({"folder": str(run.folder)}))
 OURS = """
 import json, sys, time
 import numpy as np
-from assay.stats.resampling import bootstrap_means
+from assay.stats.intervals.resampling import bootstrap_means
 documents, resamples = int(sys.argv[1]), int(sys.argv[2])
 draw = np.random.default_rng(1)
 found = {}

@@ -21,8 +21,8 @@ from typing import Any
 
 from measurements import Measurement, Report, add_json_option
 
-from assay.core.messages import Message, Prompt, Text
-from assay.core.requests import Generate, Settings
+from assay.core.records.messages import Message, Prompt, Text
+from assay.core.records.requests import Generate, Settings
 
 PORT = 8765
 CONCURRENCY = 32

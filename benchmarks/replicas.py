@@ -29,7 +29,7 @@ from measurements import Goal, Measurement, Report, add_json_option
 
 import assay
 from assay import Generate, LogProbability, Prompt, Response, Traits
-from assay.core.requests import Settings
+from assay.core.records.requests import Settings
 from assay.engine import run as engine_run
 from assay.models.embedded import EmbeddedModel
 from assay.models.replicas import ReplicaConfig, ReplicatedModel

@@ -35,8 +35,8 @@ from lm_eval.tasks import TaskManager
 logging.disable(logging.WARNING)
 tasks, limit, root, source = sys.argv[1].split(","), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
 sys.path.insert(0, source)
-from assay.core.messages import Prompt
-from assay.core.requests import Generate, Likelihood, RollingLikelihood, Settings
+from assay.core.records.messages import Prompt
+from assay.core.records.requests import Generate, Likelihood, RollingLikelihood, Settings
 from assay.models.embedded import EmbeddedModel
 
 real_load = datasets.load_dataset

@@ -26,11 +26,11 @@ from urllib.parse import urlsplit
 
 from measurements import Goal, Measurement, Report, add_json_option
 
-from assay.core.documents import Document
-from assay.core.messages import Prompt
-from assay.core.requests import Generate, Likelihood, Settings
-from assay.core.responses import LogProbability, Response, Usage
-from assay.core.verdicts import Answer, Estimate, Score
+from assay.core.records.documents import Document
+from assay.core.records.messages import Prompt
+from assay.core.records.requests import Generate, Likelihood, Settings
+from assay.core.records.responses import LogProbability, Response, Usage
+from assay.core.records.verdicts import Answer, Estimate, Score
 from assay.store.journal.journal import Journal
 
 WORDS = (

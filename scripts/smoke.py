@@ -14,8 +14,8 @@ import tempfile
 from pathlib import Path
 
 HEAVY_PACKAGES = {"torch", "transformers", "datasets", "pandas", "scipy", "ray", "plotly", "vllm"}
-MAX_MEGABYTES = 130
-"""The unpacked size of Assay and everything the base installation includes; NumPy and Pillow are most of it."""
+MAX_MEGABYTES = 110
+"""The unpacked size, without bytecode, of Assay and everything the base installation includes; NumPy and Pillow are most of it."""
 
 PRINT_HINT = (
     "from assay.core.installation import format_install_command; print(format_install_command('datasets'))"
@@ -29,11 +29,11 @@ def main(dist: str, python: str = sys.executable) -> None:
         raise SystemExit(f"error: no wheel in {dist}")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        _call([python, "-m", "venv", folder / "env"], folder)
+        _call([python, "-m", "venv", "--without-pip", folder / "env"], folder)
         installed = folder / "env" / "bin" / "python"
         size_before = _measure_size(folder / "env")
-        pip = [installed, "-m", "pip", "--disable-pip-version-check"]
-        _call([*pip, "install", "-q", *wheels], folder)
+        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", installed]
+        _call([*pip, "install", "-q", "--no-compile", *wheels], folder)
         megabytes = (_measure_size(folder / "env") - size_before) / 1e6
         packages = json.loads(_call([*pip, "list", "--format", "json"], folder))
         names = {package["name"].lower() for package in packages}

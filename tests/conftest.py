@@ -35,11 +35,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Leave out docstrings whose examples are all `+SKIP`, and tests that tests/test_environments.py runs in another process.
     """
+    missing = {
+        marker: ", ".join(name for name in packages if find_spec(name) is None)
+        for marker, packages in REQUIRED_PACKAGES.items()
+    }
+    missing = {marker: names for marker, names in missing.items() if names}
     for item in items:
-        for marker, packages in REQUIRED_PACKAGES.items():
-            missing = [name for name in packages if find_spec(name) is None]
-            if missing and item.get_closest_marker(marker):
-                item.add_marker(pytest.mark.skip(reason=f"not installed: {', '.join(missing)}"))
+        for marker, names in missing.items():
+            if item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=f"not installed: {names}"))
     elsewhere = {"services": not has_service_packages(), "permissions": ignores_permissions()}
     items[:] = [
         item

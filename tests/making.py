@@ -12,8 +12,8 @@ import yaml
 
 from assay.core.options.run_spec import RunSpec
 from assay.core.ports import Model
-from assay.core.requests import Request
-from assay.core.responses import Outcome
+from assay.core.records.requests import Request
+from assay.core.records.responses import Outcome
 from assay.engine.planning.plan import make_plan
 from assay.engine.planning.records import Plan
 from assay.testing import ScriptedModel

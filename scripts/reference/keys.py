@@ -12,12 +12,13 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "task_alias": (BOTH, "The display name in tables."),
         "tag": (BOTH, "One or more tags; `--tasks TAG` selects every task with the tag."),
         "group": (BOTH, "In a task file: a tag. In a group file: see below."),
+        "group_alias": (BOTH, "In a task file of an older version: no effect. In a group file: see below."),
         "include": (BOTH, "One or more YAML files to inherit keys from, relative to this file."),
         "class": (TEXT, "A Python class that implements the task: `!function file.Class`."),
         "task_list": (BOTH, "Several tasks in one file, each with its own keys."),
         "metadata": (
             BOTH,
-            "Any mapping. `version` is reported; `num_fewshot` is shown in tables if the prompt itself contains the examples.",
+            "Any mapping. `version` is reported; `num_fewshot` is shown in tables if the prompt itself contains the examples; `target_is_answer: false` says that the target is not a complete answer.",
         ),
         "dialect": (
             OWN,
@@ -39,8 +40,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "process_docs": (BOTH, "A function that transforms or filters the documents of a split."),
         "full_docs": (MEDIA, "Whether helpers get image and audio columns decoded."),
         "cluster_key": (
-            MEDIA,
-            "The field that groups documents into clusters for standard errors.",
+            BOTH,
+            "The field that groups documents into clusters, for intervals and comparisons.",
         ),
     },
     "Prompt": {

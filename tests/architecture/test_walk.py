@@ -66,7 +66,7 @@ WITH_CODE = (
     TASK
     + "process_results: !function helpers.score\nmetric_list: [{metric: exact, aggregation: mean, higher_is_better: true}]\n"
 )
-AFTER_THE_VERDICT = {"assay.stats.value_list"}
+AFTER_THE_VERDICT = {"assay.stats.numerics.value_list"}
 """Aggregation, which reads stored verdicts."""
 
 MAX_MODULES = 30

@@ -14,7 +14,7 @@ from typing import Any
 PROJECT = Path(__file__).parents[2]
 FOLDER = PROJECT / "benchmarks"
 PARTS = {
-    "instant", "latency_server", "machine", "measurements", "peers", "plots", "remote_peers", "remote_pictures",
+    "coverage", "decision_errors", "instant", "latency_server", "machine", "measurements", "peers", "plots", "remote_peers", "remote_pictures",
     "rendering", "run", "user_code_host",
 }  # fmt: skip
 """Modules that `make bench` does not run as benchmarks."""

@@ -18,8 +18,8 @@ from tests.models.hf.multimodal.tiny_multimodal import tiny
 from tests.models.hf.tiny_checkpoints import tiny_checkpoint
 
 from assay.core.ports import Model, Traits
-from assay.core.requests import Generate, Likelihood, Request, Settings
-from assay.core.responses import LogProbability, Outcome, Response, Tokens
+from assay.core.records.requests import Generate, Likelihood, Request, Settings
+from assay.core.records.responses import LogProbability, Outcome, Response, Tokens
 from assay.engine.results.replay import ReplayModel
 from assay.models.dummy import DummyModel
 from assay.models.embedded.adapter import SHIPPED_WEIGHTS, EmbeddedModel

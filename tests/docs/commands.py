@@ -118,7 +118,10 @@ def _parse(command: click.Command, arguments: list[str], whole: bool, context: c
 def _check_values(values: dict[str, Any]) -> None:
     """Check names: models and their arguments, judges, tasks, sinks."""
     given = {name: value for name, value in values.items() if name in ("model", "model_args") and value}
-    if "model_args" in values and given and not str(given.get("model", "")).isupper():  # `--model NAME`
+    own = any(path.endswith(".py") for path in _flatten(values.get("include_path")))  # defines the model
+    name = str(given.get("model", ""))
+    is_placeholder = name.isupper() or name.endswith("/NAME")  # `--model NAME`
+    if "model_args" in values and given and not is_placeholder and not own:
         spec = RunSpec.of(given)
         make_model(spec.model, spec.model_args, batch_api=values.get("batch_api"))
     for word in _flatten(values.get("judge")):

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from tests.builtin_tasks.fake_hub import columns, picture, put_configs, put_dataset
 
-from assay.core.messages import Audio, Image, Video
-from assay.core.requests import Generate, Request
-from assay.core.responses import LogProbability, Outcome, Response
+from assay.core.records.messages import Audio, Image, Video
+from assay.core.records.requests import Generate, Request
+from assay.core.records.responses import LogProbability, Outcome, Response
 from assay.models.oracle import OracleModel
 
 __all__ = ["StandIn", "audio", "image", "write_datasets", "video"]
@@ -46,7 +46,7 @@ class StandIn(OracleModel):
         if isinstance(request, Generate):
             return Response(request_id=request.id, value="I do not know.")
         value = outcome.value
-        worse = LogProbability(-value.total, False) if isinstance(value, LogProbability) else value
+        worse = LogProbability(-1000.0 - value.total, False) if isinstance(value, LogProbability) else value
         return Response(request_id=request.id, value=worse)
 
 

@@ -11,7 +11,7 @@ from PIL import Image as Pictures
 from tests.making_media import make_wav, read_frame_numbers, write_video
 
 from assay.core.errors import MediaError, MissingPackage
-from assay.core.messages import Audio, Image, Media, Video
+from assay.core.records.messages import Audio, Image, Media, Video
 from assay.media import frames, picture, waveform
 
 pytest.importorskip("av", reason="assay-harness[media] is not installed")

@@ -13,10 +13,10 @@ import pytest
 from tests.making import ask, write_choices, write_task
 
 import assay
-from assay.core.messages import Audio, Image, Message, Part, Prompt, Text, Video
 from assay.core.ports import Traits
-from assay.core.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
-from assay.core.responses import Failure, LogProbability, Outcome, Response
+from assay.core.records.messages import Audio, Image, Message, Part, Prompt, Text, Video
+from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
+from assay.core.records.responses import Failure, LogProbability, Outcome, Response
 from assay.testing import MODEL_CHECKS
 from assay_plugin_human import HumanModel
 from assay_plugin_human.questions import parse_choice

@@ -31,7 +31,9 @@ class TerminalSession:
         ends = time.monotonic() + seconds
         shown = ""
         while words not in shown:
-            if not select.select([self.terminal], [], [], max(0.0, ends - time.monotonic()))[0]:
+            waiting = select.poll()  # `select` supports descriptors up to 1,023 only
+            waiting.register(self.terminal, select.POLLIN)
+            if not waiting.poll(max(0.0, ends - time.monotonic()) * 1000):
                 raise AssertionError(f"{words!r} was not shown: {self.seen[-2000:]}")
             try:
                 data = os.read(self.terminal, 65_536).decode("utf-8", "replace")

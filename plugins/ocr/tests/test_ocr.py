@@ -13,9 +13,9 @@ from PIL import ImageDraw, ImageFont
 from tests.making import ask
 
 from assay.core.errors import InvalidOption
-from assay.core.messages import Image, Message, Prompt, Text
-from assay.core.requests import Generate, Settings
-from assay.core.responses import Failure, Response
+from assay.core.records.messages import Image, Message, Prompt, Text
+from assay.core.records.requests import Generate, Settings
+from assay.core.records.responses import Failure, Response
 from assay.models import make_model
 from assay.tasks.prompts.media_parts import to_image_part
 from assay.testing import MODEL_CHECKS

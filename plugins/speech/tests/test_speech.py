@@ -13,9 +13,9 @@ from tests.making import ask
 from tests.making_media import make_wav
 
 from assay.core.errors import InvalidOption
-from assay.core.messages import Message, Prompt, Text
-from assay.core.requests import Generate, Settings
-from assay.core.responses import Failure
+from assay.core.records.messages import Message, Prompt, Text
+from assay.core.records.requests import Generate, Settings
+from assay.core.records.responses import Failure
 from assay.models import make_model
 from assay.tasks.prompts.media_parts import to_audio_part
 from assay.testing import MODEL_CHECKS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from assay.core.messages import Audio, Image, Media
+from assay.core.records.messages import Audio, Image, Media
 from assay.media import picture
 from assay.media.audio import encode_wav
 

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import cast
 
 from assay.core.errors import AssayError
-from assay.core.messages import Media
 from assay.core.ports import Traits
-from assay.core.requests import Generate, Likelihood, Request
-from assay.core.responses import Failure, LogProbability, Outcome, Response
+from assay.core.records.messages import Media
+from assay.core.records.requests import Generate, Likelihood, Request
+from assay.core.records.responses import Failure, LogProbability, Outcome, Response
 from assay.models.tokens import cut_at_stops
 from assay_plugin_human.media_files import save_media
 from assay_plugin_human.questions import (

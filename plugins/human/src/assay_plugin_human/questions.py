@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
-from assay.core.messages import Media, Prompt, Text
-from assay.core.requests import Likelihood, Request
-from assay.core.responses import LogProbability
+from assay.core.records.messages import Media, Prompt, Text
+from assay.core.records.requests import Likelihood, Request
+from assay.core.records.responses import LogProbability
 
 __all__ = [
     "HINT_CHOICE",

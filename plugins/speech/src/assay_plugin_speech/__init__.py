@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from assay.core.errors import InvalidOption
-from assay.core.messages import Audio, Media
 from assay.core.ports import Traits
-from assay.core.requests import Request
-from assay.core.responses import Outcome
+from assay.core.records.messages import Audio, Media
+from assay.core.records.requests import Request
+from assay.core.records.responses import Outcome
 from assay.media import waveform
 from assay.models.file_digests import hash_files
 from assay.models.media_to_text import transcribe_media

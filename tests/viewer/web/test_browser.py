@@ -46,6 +46,17 @@ def browser() -> Iterator[Any]:
         opened.close()
 
 
+RECORD_EVENTS = """
+window.receivedStates = [];
+window.EventSource = class extends EventSource {
+  constructor(address) {
+    super(address);
+    this.addEventListener("run", (event) => receivedStates.push(JSON.parse(event.data)));
+  }
+};
+"""
+
+
 class Visit:
     """An open page with its requests and its console errors."""
 
@@ -97,7 +108,7 @@ def screenshots(tmp_path: Path) -> Path:
 
 def wait_until(page: Any, condition: str) -> None:
     """Wait for a condition on the page; the page's policy forbids Playwright's own way."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 90
     while not page.evaluate(condition):
         assert time.monotonic() < end, condition
         page.wait_for_timeout(30)
@@ -317,19 +328,32 @@ def test_a_running_run_updates_live(browser: Any, tmp_path: Path, screenshots: P
     with serve_runs([output]) as viewer:
         visit = Visit(browser, viewer)
         page = visit.page
+        page.add_init_script(RECORD_EVENTS)
+        page.reload()
         page.wait_for_selector("text=No runs found")
+        requested: list[Any] = []
+        page.route(f"{viewer.address}/", lambda route: requested.append(route))
         script = Path(__file__).with_name("slow_run.py")
         process = subprocess.Popen([sys.executable, str(script), str(task), str(output), str(hold)])
         try:
-            page.wait_for_selector(".s-running", timeout=30_000)
+            wait_until(page, "receivedStates.some((state) => state.done === 8)")
+            while not requested:
+                page.wait_for_timeout(20)
+            for route in requested:  # the list was read before the last event, and arrives after it
+                response = route.fetch()
+                shown = "<b data-run-done>{}</b>".format
+                assert shown(8) in response.text()
+                route.fulfill(response=response, body=response.text().replace(shown(8), shown(1)))
+            page.unroute(f"{viewer.address}/")
+            page.wait_for_selector(".s-running")
             wait_until(page, "document.querySelector('[data-run-done]')?.innerText === '8'")
             page.screenshot(path=screenshots / "running.png")
             page.click("tr[data-run] a.row")
             page.wait_for_selector("#live [data-run-done] >> text=8")
             hold.unlink()
-            page.wait_for_selector(".s-running", state="detached", timeout=30_000)
+            page.wait_for_selector(".s-running", state="detached", timeout=90_000)
             page.wait_for_selector(".scores-table")
-            assert process.wait(20) == 0
+            assert process.wait(90) == 0
         finally:
             process.kill()
             process.wait()

@@ -18,8 +18,11 @@ from assay.viewer.web.run_catalog import RunCatalog
 __all__ = ["stream_events", "take_snapshot"]
 
 _INTERVAL_S = 1.0
-_MIN_IDLE_RATIO = 20
-"""The pause after reading is at least this many times as long as the reading took."""
+_IDLE_RATIO = 20
+"""The pause after reading is this many times as long as the reading took, so that large runs are read rarely."""
+
+_MAX_INTERVAL_S = 5.0
+"""The longest pause: on a loaded machine, one slow reading must not stop the updates for long."""
 
 
 def take_snapshot(catalog: RunCatalog, key: str) -> dict[str, Any]:
@@ -69,7 +72,7 @@ async def stream_events(
         running = now
         took = time.monotonic() - begin
         yield ": keep-alive\n\n"
-        await asyncio.sleep(max(_INTERVAL_S, _MIN_IDLE_RATIO * took))
+        await asyncio.sleep(min(max(_INTERVAL_S, _IDLE_RATIO * took), _MAX_INTERVAL_S))
 
 
 def _find_running(catalog: RunCatalog) -> set[str]:

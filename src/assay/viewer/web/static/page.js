@@ -231,6 +231,10 @@ function drawBar(place, parts) {
 }
 
 const lastStates = new Map();
+const latestEvents = new Map(); // the last event of each run: it may arrive before its row does
+function showLatestEvents() {
+  for (const state of latestEvents.values()) showRun(state);
+}
 function showRun(state) {
   const name = CSS.escape(state.key);
   for (const place of all(`[data-run-bar="${name}"]`)) drawBar(place, state.bar);
@@ -271,7 +275,11 @@ function listen() {
   const place = select("[data-events]");
   if (!place || source) return;
   source = new EventSource(place.dataset.events);
-  source.addEventListener("run", (event) => showRun(JSON.parse(event.data)));
+  source.addEventListener("run", (event) => {
+    const state = JSON.parse(event.data);
+    latestEvents.set(state.key, state);
+    showRun(state);
+  });
   source.addEventListener("runs", () => { if (page === "runs") swap(location.pathname + location.search, { keep: false }); });
   addEventListener("pagehide", () => source.close());
 }
@@ -289,6 +297,7 @@ async function countRuns() {
     const cost = cell.parentElement && select(".cost", cell.parentElement);
     if (cost) cost.textContent = select("span.cost", fresh)?.textContent ?? "";
   }
+  showLatestEvents(); // the counts may be older than the last event
 }
 
 async function categories(place, query) {

@@ -165,7 +165,7 @@ def test_nothing_outlives_the_program(
 def test_nothing_outlives_a_run_that_was_stopped(box: Box, alive: Alive) -> None:
     word = secrets.token_hex(8)
     program = Program(
-        source=DAEMON.format(word=word, then="time.sleep(60)"), limits=ResourceLimits(time_s=60)
+        source=DAEMON.format(word=word, then="time.sleep(120)"), limits=ResourceLimits(time_s=60)
     )
 
     async def stop() -> None:
@@ -187,10 +187,10 @@ def test_nothing_outlives_assay(box: Box, alive: Alive) -> None:
     word = secrets.token_hex(8)
     code = (
         "import asyncio, sys\nfrom assay.core.records.programs import Program, ResourceLimits\nfrom assay.sandboxes import make_sandbox\n"
-        "program = Program(source=sys.argv[1], limits=ResourceLimits(time_s=60))\n"
+        "program = Program(source=sys.argv[1], limits=ResourceLimits(time_s=120))\n"
         f"asyncio.run(make_sandbox({box.sandbox.name!r}, {box.arguments!r}).execute(program))"
     )
-    source = DAEMON.format(word=word, then="time.sleep(60)")
+    source = DAEMON.format(word=word, then="time.sleep(120)")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen([sys.executable, "-c", code, source], env=environment) as asking:
         until = time.monotonic() + 50
@@ -198,7 +198,7 @@ def test_nothing_outlives_assay(box: Box, alive: Alive) -> None:
             time.sleep(0.05)
         assert begun, "the program did not start"
         asking.kill()
-    until = time.monotonic() + 5
+    until = time.monotonic() + 40
     while alive(word) and time.monotonic() < until:
         time.sleep(0.05)
     assert alive(word) == []

@@ -73,7 +73,7 @@ def test_a_signal_stops_user_code_that_hangs(number: signal.Signals, expected: t
     started = time.monotonic()
     with enforce_time_limit(0), pytest.raises(expected):
         run_with_user_code(work)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60
     with current_timer():  # the next run starts code again
         pass
 
@@ -82,12 +82,12 @@ def test_a_signal_is_handled_while_no_user_code_runs() -> None:
     async def work(_: Executor) -> None:
         await asyncio.sleep(0.1)
         signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # reaches the main thread only as a flag
-        await asyncio.sleep(20)
+        await asyncio.sleep(120)
 
     started = time.monotonic()
     with enforce_time_limit(0), pytest.raises(KeyboardInterrupt):
         run_with_user_code(work)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60
 
 
 @pytest.mark.parametrize(
@@ -104,4 +104,4 @@ def test_one_signal_ends_planning_that_never_awaits(
     started = time.monotonic()
     with interrupt_on_signals(), pytest.raises(expected):
         run_coroutine(plan())
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 60

@@ -271,15 +271,15 @@ def test_a_long_retry_after_is_shortened(header: str, status: int) -> None:
     begin = time.monotonic()
     answered, _ = asking([replying({}, status, Retry_After=header), GOOD], patience=patience)
     assert isinstance(answered, CallOutcome), answered
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 60
 
 
 def test_the_total_timeout_holds_although_the_server_asks_for_pauses() -> None:
-    patience = replace(QUICK, retries=1000, total_timeout_s=0.4, max_retry_wait_s=0.15)
+    patience = replace(QUICK, retries=1000, timeout_s=5, total_timeout_s=1.2, max_retry_wait_s=0.4)
     begin = time.monotonic()
     error, server = asking([replying({}, 429, Retry_After="3600")], patience=patience)
     assert isinstance(error, CallFailed) and error.cause.kind == "rate limit"
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 60
     assert 2 <= len(server.asked) <= 4
 
 

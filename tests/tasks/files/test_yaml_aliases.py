@@ -51,10 +51,10 @@ def write_merge_bomb(levels: int) -> str:
     ],
 )
 def test_enormous_documents_are_refused_at_once(text: str) -> None:
-    begin = time.monotonic()
+    begin = time.process_time()
     with pytest.raises(yaml.YAMLError):
         load_yaml(text)
-    assert time.monotonic() - begin < 1
+    assert time.process_time() - begin < 1
 
 
 def test_aliases_and_large_files_are_accepted() -> None:
@@ -86,9 +86,9 @@ def test_every_command_refuses_such_a_file(
     config = tmp_path / "config.yaml"
     config.write_text(write_bomb(12) + "tasks: *a11\nmodel: dummy\n")
     places = {"FILE": str(task), "FOLDER": str(tmp_path / "tasks"), "CONFIG": str(config)}
-    begin = time.monotonic()
+    begin = time.process_time()
     code = run_command_line([places.get(word, word) for word in command])
-    assert time.monotonic() - begin < 2
+    assert time.process_time() - begin < 2
     out, err = capsys.readouterr()
     if command[0] != "ls":
         assert code != 0

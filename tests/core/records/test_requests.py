@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay.core.records.messages import Prompt
+from assay.core.records.messages import Message, Prompt, Text
 from assay.core.records.requests import (
     Generate,
     Likelihood,
@@ -15,12 +15,25 @@ from assay.core.records.requests import (
     Settings,
     compute_fingerprint,
 )
+from assay.core.records.tools import ResponseFormat, Tool, ToolCall, ToolResult, Tools
 
 ASKED: dict[str, Any] = {"task": "sums", "document": 0, "prompt": Prompt.of_text("2+2=")}
 GREEDY = Settings({"until": ["\n"], "do_sample": False})
 generate = Generate(**ASKED, settings=GREEDY)
 likelihood = Likelihood(**ASKED, continuation=" 4")
 rolling = RollingLikelihood(**ASKED)
+tools = Tools(
+    tools=(Tool("area", "Compute an area.", {"type": "object", "properties": {"base": {"type": "number"}}}),)
+)
+CHAT = Prompt((Message("system", (Text("a"),)), Message("user", (Text("b"),))), chat=True)
+
+
+def with_turn(*parts: Any) -> Generate:
+    """A chat whose second message consists of these parts."""
+    return replace(
+        generate, prompt=Prompt((Message("user", (Text("a"),)), Message("assistant", parts)), chat=True)
+    )
+
 
 DIFFERENT: dict[str, Request] = {
     "generate": generate,
@@ -30,6 +43,18 @@ DIFFERENT: dict[str, Request] = {
     "generate without settings": replace(generate, settings=Settings()),
     "generate another repeat": replace(generate, repeat=1),
     "generate in another round": replace(generate, round=1),
+    "with tools": replace(generate, tools=tools),
+    "with another schema": replace(generate, tools=Tools(tools=(Tool("area"),))),
+    "with a tool to call": replace(generate, tools=replace(tools, choice="required")),
+    "with one call": replace(generate, tools=replace(tools, parallel=False)),
+    "with calls as text": replace(generate, tools=replace(tools, syntax="json")),
+    "with a format": replace(generate, response_format=ResponseFormat()),
+    "with a schema": replace(generate, response_format=ResponseFormat(schema={"type": "array"})),
+    "with a call in the prompt": with_turn(ToolCall("area", '{"base": 1}')),
+    "with a call of another id": with_turn(ToolCall("area", '{"base": 1}', "c1")),
+    "with a call of other arguments": with_turn(ToolCall("area", '{"base": 2}')),
+    "with a tool result": with_turn(ToolResult("5", "c1", "area")),
+    "with the tool result as text": with_turn(Text("5")),
     "likelihood": likelihood,
     "likelihood of another prompt": replace(likelihood, prompt=Prompt.of_text("2+3=")),
     "likelihood of another continuation": replace(likelihood, continuation=" 5"),
@@ -57,10 +82,11 @@ def test_who_asks_does_not_change_the_id(request_: Request, change: dict[str, An
     ("request_", "expected"),
     [
         (generate, "f47c82dc5a381992f2aced1c361ed265"),
+        (replace(generate, prompt=CHAT, settings=Settings()), "0bb8c6b90ee61b816bbb44eb57d08273"),
         (likelihood, "860f59e4185443e89b77a959c5d041d3"),
         (rolling, "e00be5e81e5281fd503b6dfcfaf1ba1d"),
     ],
-    ids=["generate", "likelihood", "rolling"],
+    ids=["generate", "generate in a chat", "likelihood", "rolling"],
 )
 def test_ids_are_the_same_in_every_release(request_: Request, expected: str) -> None:
     assert request_.id == expected

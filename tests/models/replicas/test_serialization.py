@@ -15,6 +15,7 @@ from assay.core.errors import InvalidOption, MediaError
 from assay.core.records.messages import Image, Media, Message, Prompt, Text, Video
 from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
 from assay.core.records.responses import Failure, LogProbability, Outcome, Response, Tokens, Usage
+from assay.core.records.tools import ResponseFormat, Tool, ToolCall, ToolResult, Tools
 from assay.media import picture
 from assay.models.replicas.serialization import (
     ModelError,
@@ -37,6 +38,21 @@ REQUESTS: list[Request] = [
     ),
     Likelihood(task="t", document=4, index=1, repeat=2, prompt=CHAT, continuation=" 2"),
     RollingLikelihood(task="u", document=0, prompt=TEXT),
+    Generate(
+        task="t",
+        document=5,
+        prompt=Prompt(
+            (
+                Message("user", (Text("Area?"),)),
+                Message("assistant", (ToolCall("area", '{"base": 1}', "c1"),)),
+                Message("tool", (ToolResult("2", "c1", "area"),)),
+            ),
+            chat=True,
+        ),
+        settings=Settings(),
+        tools=Tools(tools=(Tool("area", "Area.", {"type": "object"}),), choice="required", parallel=False),
+        response_format=ResponseFormat(schema={"type": "object"}),
+    ),
 ]
 
 

@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from assay.core.records.responses import LogProbability, Response, Usage
+from assay.core.records.tools import ToolCall
 from assay.store.cache.response_cache import ResponseCache
+from assay.store.database.schema import CACHE_SCHEMA
+from assay.store.integrity.repair import repair_database
 
 WRITER = """
 import sys
@@ -48,6 +51,45 @@ def test_what_was_added_is_found_under_its_fingerprint(cache: ResponseCache) -> 
     assert found["b"].value == LogProbability(-0.1, True)
     assert sorted(found) == ["a", "b"]
     assert len(cache) == 2
+
+
+CALLS = (ToolCall("area", '{"base": 1', "c1"), ToolCall("näme \ud800", "{}"))
+
+
+def test_tool_calls_are_stored_and_checked(cache: ResponseCache) -> None:
+    cache.add([("a", Response(request_id="x", value="", tool_calls=CALLS))], model="m").result()
+    assert cache.find(["a"])["a"].tool_calls == CALLS
+    with closing(sqlite3.connect(cache.path)) as connection, connection:
+        connection.execute("UPDATE responses SET tool_calls = replace(tool_calls, 'area', 'volume')")
+    assert cache.find(["a"]) == {}, "the checksum covers the calls"
+
+
+def test_tool_calls_survive_a_repair(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    with closing(ResponseCache(path)) as cache:
+        responses = [
+            ("a" * 48, Response(request_id="", value="", tool_calls=CALLS)),
+            ("b" * 48, Response(request_id="", value="text")),
+        ]
+        cache.add(responses, model="m").result()
+    assert repair_database(path, CACHE_SCHEMA).responses == 2
+    with closing(ResponseCache(path)) as cache:
+        found = cache.find(["a" * 48, "b" * 48])
+    assert (found["a" * 48].tool_calls, found["b" * 48].tool_calls) == (CALLS, ())
+
+
+def test_a_cache_without_tool_calls_is_migrated(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    with closing(ResponseCache(path)) as cache:
+        cache.add([("a" * 48, Response(request_id="", value="kept", finish="stop"))], model="m").result()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("ALTER TABLE responses DROP COLUMN tool_calls")
+        connection.execute("PRAGMA user_version=4")
+    with closing(ResponseCache(path)) as cache:
+        assert cache.find(["a" * 48])["a" * 48].value == "kept"
+        cache.add([("b" * 48, Response(request_id="", value="", tool_calls=CALLS))], model="m").result()
+        assert cache.find(["b" * 48])["b" * 48].tool_calls == CALLS
+    assert repair_database(path, CACHE_SCHEMA).responses == 2, "rows with and without the column"
 
 
 def test_nothing_is_found_in_an_empty_cache(cache: ResponseCache) -> None:

@@ -210,7 +210,7 @@ def write_format_1(path: Path) -> None:
     schema = CACHE_SCHEMA.tables.partition("CREATE TABLE tokens")[0].replace(
         "at REAL NOT NULL,", "at REAL NOT NULL"
     )
-    schema = schema.replace("    crc INTEGER ", "    -- ")
+    schema = schema.replace("    crc INTEGER,", "    -- ").replace("    tool_calls TEXT", "    --")
     with sqlite3.connect(path) as connection:
         connection.executescript(schema)
         connection.execute(

@@ -13,7 +13,10 @@ from assay.core.records.documents import Document
 from assay.core.records.messages import Prompt
 from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
 from assay.core.records.responses import LogProbability, Response
+from assay.core.records.tools import ResponseFormat, Tool, ToolCall, Tools
 from assay.core.records.verdicts import Answer, Estimate, Evidence, Score, Unscored, Verdict
+from assay.store.documents.details import read_document
+from assay.store.documents.records import read_document_records
 from assay.store.documents.samples import read_samples
 from assay.store.journal.journal import Journal
 from assay.store.runs.run import Run
@@ -249,3 +252,36 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no run") as caught:
         Run(tmp_path)
     assert "journal.sqlite" in caught.value.hint
+
+
+def test_tools_and_tool_calls_are_exported(journal: Journal) -> None:
+    tools = Tools(tools=(Tool("area", "Area.", {"type": "object"}),), choice="required")
+    call = ToolCall("area", '{"base": 1}', "c1")
+    asked = Generate(
+        task="a",
+        document=0,
+        prompt=Prompt.of_text("Area?"),
+        settings=SETTINGS,
+        tools=tools,
+        response_format=ResponseFormat(schema={"type": "object"}),
+    )
+    journal.add_documents([(Document(task="a", index=0, fields={}), "", [asked], ["f"])]).result()
+    journal.add_responses(
+        [("f", Response(request_id="", value="", tool_calls=(call,)))], source="model"
+    ).result()
+    journal.add_judged(
+        "a", [(0, "scored", "")], [Answer(document=0, pipeline="none", values=("",))], []
+    ).result()
+    (row,) = read_samples(journal, "a")
+    stored = {"id": "c1", "name": "area", "arguments": '{"base": 1}'}
+    assert (row["resps"], row["tool_calls"]) == ([[""]], [[[stored]]])
+    (record,) = read_document_records(journal, "a")
+    (request,) = record["requests"]
+    assert request["tools"] == tools.to_json()
+    assert request["response_format"]["schema"] == {"type": "object"}
+    assert request["tool_calls"] == [stored]
+    shown = read_document(journal, "a", 0)
+    assert shown is not None
+    (one,) = shown.asked
+    assert one.options["tools"]["choice"] == "required"
+    assert one.response is not None and one.response.tool_calls == (call,)

@@ -1,4 +1,4 @@
-"""Prompts: messages that consist of text, image, audio and video parts.
+"""Prompts: messages that consist of text, image, audio and video parts, tool calls and tool results.
 
 A media part carries a content hash and a function that loads it; decoding is up to `assay.media`, which models call for
 pixels or samples. `keep` caches the decoded result. This module does not know about tasks or models.
@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from assay.core.fingerprints import digest_ascii_tuple, digest_text
 from assay.core.records.fast_init import fast_init
+from assay.core.records.tools import ToolCall, ToolResult
 
 __all__ = [
     "Audio",
@@ -27,7 +28,7 @@ __all__ = [
     "compute_uncached",
 ]
 
-Role = Literal["system", "user", "assistant"]
+Role = Literal["system", "user", "assistant", "tool"]
 _set_frozen = object.__setattr__
 Memoize = Callable[[str, Callable[[], Any]], Any]
 """`keep(key, compute)` returns `compute()`, cached under `key` for this media part."""
@@ -89,7 +90,9 @@ class Video:
 
 
 Media = Image | Audio | Video
-Part = Text | Image | Audio | Video
+Part = Text | Image | Audio | Video | ToolCall | ToolResult
+_MEDIA = (Image, Audio, Video)
+_MEDIA_TYPES = frozenset(_MEDIA)
 
 
 @fast_init
@@ -102,8 +105,17 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The text of this message without its media."""
-        return "".join(part.text for part in self.parts if isinstance(part, Text))
+        """The text of this message without its media and tool calls; the content of a tool result is text."""
+        return "".join(
+            part.text if isinstance(part, Text) else part.content
+            for part in self.parts
+            if isinstance(part, (Text, ToolResult))
+        )
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The calls in a message of the assistant."""
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
 
 
 @fast_init
@@ -145,18 +157,16 @@ class Prompt:
     @property
     def media(self) -> tuple[Media, ...]:
         """The images, audio clips and videos, in order."""
-        return tuple(
-            part for message in self.messages for part in message.parts if not isinstance(part, Text)
-        )
+        return tuple(part for message in self.messages for part in message.parts if isinstance(part, _MEDIA))
 
     @property
     def has_media(self) -> bool:
-        """Whether the prompt contains anything but text."""
+        """Whether the prompt contains images, audio or video."""
         if self.plain is not None:
             return False
         for message in self.messages:
             for part in message.parts:
-                if type(part) is not Text:
+                if type(part) in _MEDIA_TYPES:
                     return True
         return False
 
@@ -194,5 +204,9 @@ def _digest_fields(part: Part) -> tuple[str, ...]:
             return ("text", text)
         case Video(digest=digest, start_s=start_s, end_s=end_s):
             return ("video", digest, str(start_s), str(end_s))
+        case ToolCall(name=name, arguments=arguments, id=id_):
+            return ("tool_call", id_, name, arguments)
+        case ToolResult(content=content, call_id=call_id, name=name):
+            return ("tool_result", call_id, name, content)
         case _:
             return (type(part).__name__.lower(), part.digest)

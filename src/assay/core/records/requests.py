@@ -14,6 +14,7 @@ from typing import Any
 from assay.core.fingerprints import digest_ascii_tuple, digest_json
 from assay.core.records.fast_init import fast_init
 from assay.core.records.messages import Prompt
+from assay.core.records.tools import ResponseFormat, Tools
 
 __all__ = [
     "REASONING_KEYS",
@@ -145,8 +146,24 @@ class Generate(_RequestBase):
     """Round of a dialogue, from 0. It is part of the id: the same prompt in a later round is a new sample, like a
     repeat."""
 
+    tools: Tools | None = None
+    """The tools that the model may call. They are part of the id only if there are any."""
+
+    response_format: ResponseFormat | None = None
+    """The format that the answer must have. It is part of the id only if it is set."""
+
+    @property
+    def native_tools(self) -> Tools | None:
+        """The tools that the model gets in its own format; None if there are none, or if the prompt describes them."""
+        tools = self.tools
+        return None if tools is None or tools.syntax else tools
+
     def _identity_text(self) -> str:
         turn = f", 'round {self.round}'" if self.round else ""
+        if self.tools is not None:
+            turn += f", 'tools {self.tools.digest}'"
+        if self.response_format is not None:
+            turn += f", 'format {self.response_format.digest}'"
         return f"('generate', '{self.prompt.digest}', '{self.settings.digest}', '{self.repeat}'{turn})"
 
 

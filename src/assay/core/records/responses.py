@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from assay.core.records.fast_init import fast_init
+from assay.core.records.tools import ToolCall
 
 __all__ = [
     "Failure",
@@ -117,6 +118,9 @@ class Response:
 
     tokens: Tokens | None = None
     """The tokens, if requested (`--token_logprobs`) and supported by the model."""
+
+    tool_calls: tuple[ToolCall, ...] = ()
+    """The tool calls, in order. `value` is the text beside them, which may be empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

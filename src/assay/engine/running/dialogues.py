@@ -14,7 +14,7 @@ from typing import Any
 from assay.core.errors import AssayError, MediaError, MissingPackage
 from assay.core.records.dialogues import Dialogue, DialogueResult
 from assay.core.records.documents import Document
-from assay.core.records.messages import Prompt, Text, compute_uncached
+from assay.core.records.messages import Audio, Image, Prompt, Video, compute_uncached
 from assay.core.records.requests import Generate, Request, compute_fingerprint
 from assay.core.records.responses import Failure, Outcome
 from assay.engine.open_document import OpenDocument
@@ -122,9 +122,9 @@ def _release_media(request: Request) -> Request:
         replace(
             message,
             parts=tuple(
-                part
-                if isinstance(part, Text)
-                else replace(part, load=_raise_released, held_bytes=0, keep=compute_uncached)
+                replace(part, load=_raise_released, held_bytes=0, keep=compute_uncached)
+                if isinstance(part, (Image, Audio, Video))
+                else part
                 for part in message.parts
             ),
         )

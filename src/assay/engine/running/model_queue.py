@@ -269,7 +269,13 @@ def _validate_outcome(request: Request, outcome: Outcome) -> Outcome:
     value = outcome.value
     said = value if type(value) is str else ""
     for secret in REGISTERED_SECRETS:
-        if secret in said or secret in outcome.served or (outcome.reasoning and secret in outcome.reasoning):
+        told = (
+            said,
+            outcome.served,
+            outcome.reasoning or "",
+            *[call.arguments for call in outcome.tool_calls],
+        )
+        if any(secret in text for text in told):
             outcome = _redact_response(outcome)
             value = outcome.value
             break
@@ -307,6 +313,7 @@ def _redact_response(response: Response) -> Response:
         value=redact(value) if isinstance(value, str) else value,
         reasoning=redact(response.reasoning) if response.reasoning else response.reasoning,
         served=redact(response.served),
+        tool_calls=tuple(replace(call, arguments=redact(call.arguments)) for call in response.tool_calls),
         tokens=None,
     )
 

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from assay.core.ports import Model, SupportsMediaPreparation
-from assay.core.records.messages import Image, Media, Message, Part, Prompt, Text, Video
+from assay.core.records.messages import Audio, Image, Media, Message, Part, Prompt, Video
 from assay.core.records.requests import Request
 from assay.engine.running.model_queue import Backlog
 from assay.media.images import count_pixel_bytes, is_image
@@ -246,7 +246,7 @@ def _change_media(prompt: Prompt, change: Callable[[Media], Media]) -> Prompt:
 
 
 def _change_part(part: Part, change: Callable[[Media], Media]) -> Part:
-    return part if isinstance(part, Text) else change(part)
+    return change(part) if isinstance(part, (Image, Audio, Video)) else part
 
 
 def count_decoded_bytes(value: Any) -> int:

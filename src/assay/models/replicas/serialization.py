@@ -19,6 +19,7 @@ from assay.core.errors import AssayError
 from assay.core.records.messages import Audio, Image, Media, Message, Prompt, Text, Video
 from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood
 from assay.core.records.responses import Failure, LogProbability, Outcome, Response, Usage
+from assay.core.records.tools import ResponseFormat, Tool, ToolCall, ToolResult, Tools
 
 __all__ = [
     "ModelError",
@@ -45,7 +46,7 @@ def build_media_key(part: Media) -> str:
 
 # --- records ---------------------------------------------------------------------------------------
 
-_RECORDS = (Generate, Likelihood, RollingLikelihood, Response, Failure)
+_RECORDS = (Generate, Likelihood, RollingLikelihood, Response, Failure, Tools, ResponseFormat)
 _FIELDS: dict[type, tuple[str, ...]] = {
     kind: tuple(item.name for item in fields(kind) if item.init) for kind in _RECORDS
 }
@@ -85,7 +86,10 @@ _DISPATCH_TABLE: Any = {
     MappingProxyType: lambda mapping: (dict, (dict(mapping),)),
     Prompt: _reduce_prompt,
     **{kind: _make_keyword_reducer(kind) for kind in _RECORDS},
-    **{kind: _make_positional_reducer(kind) for kind in (Text, Message, LogProbability, Usage)},
+    **{
+        kind: _make_positional_reducer(kind)
+        for kind in (Text, Message, LogProbability, Usage, Tool, ToolCall, ToolResult)
+    },
 }
 
 

@@ -17,7 +17,7 @@ __all__ = ["CachedModel", "PruneResult", "list_cached_models", "prune_cache"]
 _DELETE_BATCH = 5_000
 _SIZE_EXPRESSION = (
     "coalesce(sum(coalesce(length(CAST(text AS BLOB)), 0) + coalesce(length(CAST(reasoning AS BLOB)), 0)"
-    " + coalesce(length(CAST(content AS BLOB)), 0)), 0)"
+    " + coalesce(length(CAST(tool_calls AS BLOB)), 0) + coalesce(length(CAST(content AS BLOB)), 0)), 0)"
     " + 150 * count(*)"  # estimate for the other columns and the B-tree
 )
 

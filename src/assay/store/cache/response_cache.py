@@ -58,7 +58,7 @@ def is_reusable(response: Response) -> bool:
     """Return whether other runs may reuse a response: not if it is truncated, or empty without a finish reason."""
     if not isinstance(response.value, str):
         return True
-    return response.finish != "length" and bool(response.value or response.finish)
+    return response.finish != "length" and bool(response.value or response.finish or response.tool_calls)
 
 
 class ResponseCache:

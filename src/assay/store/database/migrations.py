@@ -20,6 +20,7 @@ __all__ = [
     "AddTable",
     "ReadableStep",
     "add_checksum_column",
+    "add_column",
     "merge_rows_by_document",
     "split_statements",
 ]
@@ -101,11 +102,16 @@ class AddRowChecksums:
 
 def add_checksum_column(table: str) -> Callable[[sqlite3.Connection, str], None]:
     """Return a step that adds the checksum column; existing responses have no checksum."""
+    return add_column(table, "crc", "INTEGER")
+
+
+def add_column(table: str, name: str, kind: str) -> Callable[[sqlite3.Connection, str], None]:
+    """Return a step that adds a column, which is NULL in existing rows."""
 
     def step(connection: sqlite3.Connection, tables: str) -> None:
-        columns = {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}
-        if "crc" not in columns:
-            connection.execute(f"ALTER TABLE {table} ADD COLUMN crc INTEGER")
+        columns = {found for _, found, *_ in connection.execute(f"PRAGMA table_info({table})")}
+        if name not in columns:
+            connection.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
 
     return step
 

@@ -21,6 +21,7 @@ from assay.store.database.migrations import (
     AddTable,
     ReadableStep,
     add_checksum_column,
+    add_column,
     merge_rows_by_document,
     split_statements,
 )
@@ -63,9 +64,14 @@ JOURNAL_SCHEMA = Schema(
 )
 CACHE_SCHEMA = Schema(
     CACHE_TABLES,
-    4,
+    5,
     32_768,
-    {1: add_checksum_column("responses"), 2: AddTable("tokens"), 3: AddTable("truncations")},
+    {
+        1: add_checksum_column("responses"),
+        2: AddTable("tokens"),
+        3: AddTable("truncations"),
+        4: add_column("responses", "tool_calls", "TEXT"),
+    },
 )  # keys are hashes, so page access is random
 
 

@@ -26,7 +26,8 @@ CREATE TABLE asked (
     fields TEXT NOT NULL,       -- JSON; media summarised
     target TEXT NOT NULL,       -- JSON
     count INTEGER NOT NULL,     -- number of requests
-    requests TEXT NOT NULL,     -- JSON: each prompt once; requests [number, repeat, kind, prompt, argument, fingerprint]
+    requests TEXT NOT NULL,     -- JSON: each prompt once; requests [number, repeat, kind, prompt, argument, fingerprint];
+                                -- with tools or a response format also their index in `options`
     crc INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE answered (
@@ -35,7 +36,7 @@ CREATE TABLE answered (
     text TEXT, logprob, greedy INTEGER,  -- logprob has no type, because REAL converts -0.0 to 0.0; NULL is NaN
     source TEXT NOT NULL,       -- model | judge | cache
     at REAL NOT NULL,
-    details TEXT,               -- JSON of other details: finish, reasoning, tokens, seconds
+    details TEXT,               -- JSON of other details: finish, reasoning, tool_calls, tokens, seconds
     crc INTEGER                 -- without the id; rows of older versions: of the response only
 );
 CREATE TABLE tokens (           -- only of runs that store them
@@ -120,7 +121,8 @@ CREATE TABLE responses (
     input_tokens INTEGER, output_tokens INTEGER, seconds REAL,
     source TEXT NOT NULL,       -- the model's name
     at REAL NOT NULL,
-    crc INTEGER                 -- checksum of the response; NULL in rows of older versions
+    crc INTEGER,                -- checksum of the response; NULL in rows of older versions
+    tool_calls TEXT             -- JSON: {id, name, arguments}…; NULL if there are none
 ) WITHOUT ROWID;
 CREATE TABLE tokens (           -- of responses to runs that store them
     fingerprint TEXT PRIMARY KEY,

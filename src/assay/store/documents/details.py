@@ -56,6 +56,9 @@ class RequestRecord:
 
     continuation: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    """`tools` and `response_format` as JSON, if the request has them."""
+
     response: Response | None = None
     source: str = ""
     """model | judge | cache"""
@@ -135,7 +138,10 @@ def read_document(
                 fields=json.loads(fields) if fields else {},
                 target=json.loads(target)["target"] if target else None,
                 prompts=content["prompts"],
-                asked=[_build_request(request, known, settings, failed) for request in content["requests"]],
+                asked=[
+                    _build_request(request, content, known, settings, failed)
+                    for request in content["requests"]
+                ],
                 answers=json.loads(answers) if answers else {},
                 verdicts=[
                     (pipeline, metric, kind, rows.decode_verdict_value(value), reason)
@@ -183,11 +189,12 @@ def _first_prompt(requests: str | None) -> str:
 
 def _build_request(
     request: list[Any],
+    content: dict[str, Any],
     known: dict[str, tuple[Response, str]],
     settings: dict[str, dict[str, Any]],
     failed: dict[str, list[tuple[str, str, int]]],
 ) -> RequestRecord:
-    number, repeat, kind, prompt, argument, fingerprint = request
+    number, repeat, kind, prompt, argument, fingerprint, *_ = request
     response, source = known.get(fingerprint, (None, ""))
     return RequestRecord(
         number=number,
@@ -196,6 +203,7 @@ def _build_request(
         prompt=prompt,
         continuation=argument if kind == "likelihood" else "",
         settings=settings.get(argument, {}) if kind == "generate" else {},
+        options=rows.get_request_options(content, request),
         response=response,
         source=source,
         failures=tuple(failed.get(fingerprint, ())),

@@ -9,7 +9,7 @@ from typing import Any
 
 from assay.core.records.responses import LogProbability, Response
 from assay.store.journal.journal import Journal
-from assay.store.journal.rows import decode_verdict_value
+from assay.store.journal.rows import decode_verdict_value, encode_calls, get_request_options
 
 __all__ = ["read_document_records"]
 
@@ -44,8 +44,7 @@ def read_document_records(journal: Journal, task: str) -> Iterator[dict[str, Any
                 "fields": json.loads(fields),
                 "target": json.loads(target)["target"],
                 "requests": [
-                    _request(request, content["prompts"], responses, settings)
-                    for request in content["requests"]
+                    _request(request, content, responses, settings) for request in content["requests"]
                 ],
                 "answers": json.loads(answers) if answers else {},
                 "verdicts": [
@@ -73,14 +72,17 @@ def _repeats(journal: Journal, task: str) -> dict[int, list[dict[str, Any]]]:
 
 
 def _request(
-    request: list[Any], prompts: list[str], responses: Mapping[str, Response], settings: Mapping[str, Any]
+    request: list[Any],
+    content: Mapping[str, Any],
+    responses: Mapping[str, Response],
+    settings: Mapping[str, Any],
 ) -> dict[str, Any]:
-    _, repeat, kind, prompt, argument, fingerprint = request
-    record: dict[str, Any] = {"kind": kind, "prompt": prompts[prompt]}
+    _, repeat, kind, prompt, argument, fingerprint, *_ = request
+    record: dict[str, Any] = {"kind": kind, "prompt": content["prompts"][prompt]}
     if kind == "likelihood":
         record["continuation"] = argument
     elif kind == "generate":
-        record["settings"] = settings.get(argument, {})
+        record |= {"settings": settings.get(argument, {}), **get_request_options(content, request)}
     if repeat:
         record["repeat"] = repeat
     response = responses.get(fingerprint)
@@ -104,6 +106,8 @@ def _response(response: Response) -> dict[str, Any]:
             record["cost_usd"] = response.usage.cost_usd
     if response.reasoning is not None:
         record["reasoning"] = response.reasoning
+    if response.tool_calls:
+        record["tool_calls"] = encode_calls(response.tool_calls)
     if response.served:  # only if it differs from the default
         record["served"] = response.served
     if response.tokens is not None:

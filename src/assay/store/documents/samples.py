@@ -9,7 +9,7 @@ from typing import Any
 
 from assay.core.records.responses import Response
 from assay.store.journal.journal import Journal
-from assay.store.journal.rows import decode_verdict_value
+from assay.store.journal.rows import decode_verdict_value, encode_calls
 
 __all__ = ["read_samples"]
 
@@ -66,7 +66,9 @@ def _format_requests(
     arguments: list[list[Any]] = []
     responses: list[list[Any]] = []
     last = None
-    for number, _, kind, place, argument, fingerprint in sorted(content["requests"], key=lambda row: row[:2]):
+    calls: list[list[Any]] = []
+    listed = sorted(content["requests"], key=lambda row: row[:2])
+    for number, _, kind, place, argument, fingerprint, *_ in listed:
         if number != last:  # the next choice or round; dialogues of repeats can differ in length
             last = number
             prompt = content["prompts"][place]
@@ -78,8 +80,12 @@ def _format_requests(
                 case _:
                     arguments.append([prompt])
             responses.append([])
-        responses[-1].append(_response(kind, known.get(fingerprint)))
-    return {"arguments": arguments, "resps": responses}
+            calls.append([])
+        response = known.get(fingerprint)
+        responses[-1].append(_response(kind, response))
+        calls[-1].append(encode_calls(response.tool_calls) if response is not None else [])
+    has_calls = any(one for several in calls for one in several)
+    return {"arguments": arguments, "resps": responses, **({"tool_calls": calls} if has_calls else {})}
 
 
 def _response(kind: str, response: Response | None) -> Any:

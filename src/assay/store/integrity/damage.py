@@ -138,7 +138,7 @@ def _check_references(connection: sqlite3.Connection) -> str:
     for row, requests in documents:
         if requests is None:
             return f"the record of a document is missing (row {row})"
-        for _, _, kind, _, argument, fingerprint in json.loads(requests)["requests"]:
+        for _, _, kind, _, argument, fingerprint, *_ in json.loads(requests)["requests"]:
             if fingerprint not in stored:
                 return f"the response to a request of a scored document is missing (row {row})"
             if kind == "generate" and f"settings:{argument}" not in facts:

@@ -57,8 +57,11 @@ _VERIFIED_COLUMNS = {
 """Columns that verify their row when they are read: every query for the content of a row reads one of them."""
 
 _pack_logprob = Struct("<dq").pack
-_ANSWERED_COLUMNS, _CACHE_COLUMNS = 9, 12
-"""Number of columns of `answered` in a journal, and of `responses` in a cache."""
+_ANSWERED_COLUMNS = 9
+"""Number of columns of `answered` in a journal."""
+
+_CACHE_COLUMNS = (12, 13)
+"""Number of columns of `responses` in a cache: rows of older versions have no tool calls."""
 
 
 def compute_row_checksum(*values: Any) -> int:
@@ -168,8 +171,8 @@ def is_answered_row_intact(row: tuple[Any, ...]) -> bool:
 
 
 def is_cache_row_intact(row: tuple[Any, ...]) -> bool:
-    """Whether the checksum of a cache row matches."""
-    return row[-1] is None or row[-1] == compute_checksum(*row[:8])
+    """Whether the checksum of a cache row, as `SELECT_RESPONSE` returns it, matches."""
+    return row[-1] is None or row[-1] == compute_checksum(*row[:9])
 
 
 def filter_answered_rows(records: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
@@ -198,18 +201,23 @@ def filter_cache_rows(records: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any,
     """Yield the intact response rows among the records of a damaged cache; a newer row of a fingerprint comes later."""
     latest: dict[str, float] = {}
     for record in records:
-        if len(record) != _CACHE_COLUMNS or record[-1] is None:
+        if len(record) not in _CACHE_COLUMNS or record[11] is None:
             continue
-        fingerprint, text, logprob, greedy, finish, reasoning, *_, source, at, _ = record
+        fingerprint, text, logprob, greedy, finish, reasoning, read, written, seconds, source, at, crc = (
+            record[:12]
+        )
+        calls = record[12] if len(record) > 12 else None
         if not _all_instances(str, fingerprint, finish, source) or not _all_instances(
-            (str, bytes, type(None)), reasoning
+            (str, bytes, type(None)), reasoning, calls
         ):
             continue
+        response = (fingerprint, text, logprob, greedy, finish, reasoning, read, written, calls)
+        row = (*response, seconds, source, at, crc)  # in the order of `SELECT_RESPONSE`
         if not _is_response_value(text, logprob, greedy) or not isinstance(at, float):
             continue
-        if latest.get(fingerprint, -1.0) <= at and is_cache_row_intact(record):
+        if latest.get(fingerprint, -1.0) <= at and is_cache_row_intact(row):
             latest[fingerprint] = at
-            yield record
+            yield row
 
 
 def _all_instances(kinds: Any, *values: Any) -> bool:

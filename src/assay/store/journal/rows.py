@@ -15,6 +15,7 @@ from assay.core.records.codec import decode, encode, to_plain
 from assay.core.records.messages import Prompt, Text, Video
 from assay.core.records.requests import Generate, Likelihood, Request
 from assay.core.records.responses import LogProbability, Response, Usage
+from assay.core.records.tools import ToolCall, ToolResult
 from assay.core.records.verdicts import Answer, Estimate, RepeatScores, Score, Unscored, Verdict
 from assay.core.secrets import redact
 from assay.store.integrity.row_checksums import (
@@ -41,12 +42,15 @@ __all__ = [
     "build_repeat_rows",
     "build_response_row",
     "decode_repeats",
+    "decode_calls",
     "encode_answers",
+    "encode_calls",
     "encode_fields",
     "encode_prompt",
     "encode_requests",
     "encode_target",
     "encode_verdicts",
+    "get_request_options",
     "group_by_document",
     "replace_surrogates",
     "response_from_answered",
@@ -58,8 +62,8 @@ INSERT_ANSWERED = "INSERT INTO answered VALUES (?,?,?,?,?,?,?,?,?)"
 SELECT_ANSWERED = "SELECT fingerprint, text, logprob, greedy, source, at, details, crc FROM main.answered"
 INSERT_JUDGE_REQUEST = "INSERT OR IGNORE INTO judge_requests VALUES (?,?,?,?,?,?,?,?,?)"
 DELETE_ANSWERED = "DELETE FROM answered WHERE fingerprint = ?"
-_RESPONSE_COLUMNS = "fingerprint, text, logprob, greedy, finish, reasoning, input_tokens, output_tokens, seconds, source, at, crc"
-_INSERT = f"INTO responses ({_RESPONSE_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)"
+_RESPONSE_COLUMNS = "fingerprint, text, logprob, greedy, finish, reasoning, input_tokens, output_tokens, tool_calls, seconds, source, at, crc"
+_INSERT = f"INTO responses ({_RESPONSE_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)"
 INSERT_RESPONSE = f"INSERT {_INSERT} ON CONFLICT(fingerprint) DO NOTHING"
 REPLACE_RESPONSE = f"INSERT OR REPLACE {_INSERT}"
 INSERT_TRUNCATION = "INSERT OR REPLACE INTO truncations VALUES (?,?)"
@@ -90,13 +94,14 @@ def build_response_row(fingerprint: str, response: Response, *, source: str, at:
         logprob = None  # SQLite stores NaN as NULL
     reasoning = None if response.reasoning is None else _encode_text(response.reasoning)
     tokens = (int(usage.input_tokens), int(usage.output_tokens)) if usage else (None, None)
-    checked = (fingerprint, text, logprob, greedy, response.finish or "", reasoning, *tokens)
+    calls = _escape_surrogates(to_json(encode_calls(response.tool_calls))) if response.tool_calls else None
+    checked = (fingerprint, text, logprob, greedy, response.finish or "", reasoning, *tokens, calls)
     return (*checked, response.seconds, source, at, compute_checksum(*checked))
 
 
 def response_from_row(row: tuple[Any, ...]) -> Response:
     """Return the response of a cache row; its request id is the fingerprint."""
-    fingerprint, text, logprob, greedy, finish, reasoning, read, written, seconds, *_ = row
+    fingerprint, text, logprob, greedy, finish, reasoning, read, written, calls, seconds, *_ = row
     return Response(
         request_id=fingerprint,
         value=decode_response_value(text, logprob, greedy),
@@ -104,7 +109,21 @@ def response_from_row(row: tuple[Any, ...]) -> Response:
         usage=None if read is None else Usage(read, written),
         seconds=seconds,
         reasoning=None if reasoning is None else _decode_text(reasoning),
+        tool_calls=() if calls is None else decode_calls(json.loads(calls)),
     )
+
+
+def encode_calls(calls: Sequence[ToolCall]) -> list[dict[str, str]]:
+    """Return tool calls as plain JSON: id (if there is one), name, and the arguments as text."""
+    return [
+        {**({"id": call.id} if call.id else {}), "name": call.name, "arguments": call.arguments}
+        for call in calls
+    ]
+
+
+def decode_calls(stored: Sequence[Mapping[str, str]]) -> tuple[ToolCall, ...]:
+    """Return the tool calls of `encode_calls`."""
+    return tuple([ToolCall(call["name"], call["arguments"], call.get("id", "")) for call in stored])
 
 
 def decode_response_value(
@@ -170,6 +189,7 @@ def response_from_answered(row: tuple[Any, ...]) -> Response:
         seconds=known.get("seconds"),
         reasoning=known.get("reasoning"),
         served=known.get("served", ""),
+        tool_calls=decode_calls(known.get("tool_calls", ())),
     )
 
 
@@ -195,7 +215,7 @@ def _encode_details(response: Response, served: str) -> str | None:
     has_no_details = (
         not response.finish and usage is None and response.seconds is None and response.reasoning is None
     )
-    if has_no_details and not served:
+    if has_no_details and not served and not response.tool_calls:
         return None
     known: dict[str, Any] = {
         "finish": response.finish or None,
@@ -213,18 +233,24 @@ def _encode_details(response: Response, served: str) -> str | None:
         known["reasoning_tokens"] = int(usage.reasoning_tokens)
     if usage is not None and usage.truncated_tokens:
         known["truncated_tokens"] = int(usage.truncated_tokens)
+    if response.tool_calls:
+        known["tool_calls"] = encode_calls(response.tool_calls)
     return _escape_surrogates(to_json({key: value for key, value in known.items() if value is not None}))
 
 
 def encode_requests(requests: Sequence[Request], fingerprints: Sequence[str]) -> str:
-    """Return the requests of a document as JSON: each prompt once, then [number, repeat, kind, prompt, argument, fingerprint]."""
-    if len(requests) == 1 and type(request := requests[0]) is Generate:  # the common case
+    """Return the requests of a document as JSON: each prompt once, then [number, repeat, kind, prompt, argument, fingerprint].
+
+    A request with tools or a response format has a seventh item: its index in `options`, where each combination is once.
+    """
+    if len(requests) == 1 and type(request := requests[0]) is Generate and not _has_options(request):
         prompt = _quote(encode_prompt(request.prompt))
         text = f'{{"prompts": [{prompt}], "requests": [[{request.index}, {request.repeat}, "generate", 0, "{request.settings.digest}", "{fingerprints[0]}"]]}}'
         return text if text.isascii() else replace_surrogates(text)
     prompts: list[str] = []
     prompt_indices: dict[str, int] = {}
     encoded = []
+    options: dict[str, int] = {}
     last, index = None, 0
     for request, fingerprint in zip(requests, fingerprints, strict=True):
         if request.prompt is not last:
@@ -238,8 +264,33 @@ def encode_requests(requests: Sequence[Request], fingerprints: Sequence[str]) ->
             fields = f'"generate", {index}, "{request.settings.digest}"'
         else:
             fields = f'"rolling", {index}, ""'
-        encoded.append(f"[{request.index}, {request.repeat}, {fields}, {_quote(fingerprint)}]")
-    return replace_surrogates(f'{{"prompts": [{", ".join(prompts)}], "requests": [{", ".join(encoded)}]}}')
+        more = ""
+        if type(request) is Generate and _has_options(request):
+            more = f", {options.setdefault(_encode_options(request), len(options))}"
+        encoded.append(f"[{request.index}, {request.repeat}, {fields}, {_quote(fingerprint)}{more}]")
+    shared = f', "options": [{", ".join(options)}]' if options else ""
+    return replace_surrogates(
+        f'{{"prompts": [{", ".join(prompts)}], "requests": [{", ".join(encoded)}]{shared}}}'
+    )
+
+
+def _has_options(request: Generate) -> bool:
+    return request.tools is not None or request.response_format is not None
+
+
+def _encode_options(request: Generate) -> str:
+    """Return the tools and the response format of a request as JSON."""
+    shown: dict[str, Any] = {}
+    if request.tools is not None:
+        shown["tools"] = request.tools.to_json()
+    if request.response_format is not None:
+        shown["response_format"] = request.response_format.to_json()
+    return _escape_surrogates(to_json(to_plain(shown)))
+
+
+def get_request_options(content: Mapping[str, Any], request: Sequence[Any]) -> dict[str, Any]:
+    """Return the tools and the response format of a stored request, as JSON; empty if it has none."""
+    return dict(content["options"][request[6]]) if len(request) > 6 else {}
 
 
 def build_judge_request_row(request: Generate, fingerprint: str, judge: str) -> tuple[Any, ...]:
@@ -265,6 +316,15 @@ def encode_prompt(prompt: Prompt) -> str:
 def _encode_part(part: Any) -> dict[str, Any]:
     if isinstance(part, Text):
         return {"type": "text", "text": part.text}
+    if isinstance(part, ToolCall):
+        return {"type": "tool_call", **encode_calls([part])[0]}
+    if isinstance(part, ToolResult):
+        return {
+            "type": "tool_result",
+            "call_id": part.call_id,
+            "name": part.name,
+            "content": part.content,
+        }
     shown = {"type": type(part).__name__.lower(), "digest": part.digest, "source": part.source}
     if isinstance(part, Video) and (part.start_s is not None or part.end_s is not None):
         shown |= {"start_s": part.start_s, "end_s": part.end_s}

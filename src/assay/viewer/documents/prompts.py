@@ -66,6 +66,10 @@ def parse_prompt(
                 parts += _split_fewshot(
                     str(part.get("text", "")), fields, n_shot if index == last_user else 0, delimiter
                 )
+            elif part.get("type") == "tool_call":
+                parts.append(f"{part.get('name', '')}({part.get('arguments', '')})")
+            elif part.get("type") == "tool_result":
+                parts.append(str(part.get("content", "")))
             else:
                 parts.append(_parse_media(part))
         folded = role != "system" and index < last_user and bool(n_shot)

@@ -260,6 +260,7 @@ def iterate_samples(run: Run, task: str) -> Iterator[dict[str, Any]]:
                 for index, arguments in enumerate(row["arguments"])
             },
             "resps": _to_text(row["resps"]),
+            **({"tool_calls": row["tool_calls"]} if "tool_calls" in row else {}),
             "filtered_resps": _to_text(row["filtered_resps"]),
             "filter": row["filter"],
             "metrics": row["metrics"],

@@ -124,9 +124,15 @@ def iterate_table_rows(run: Run, tasks: Sequence[str]) -> Iterator[dict[str, Any
 
 
 def _join_responses(requests: list[dict[str, Any]]) -> Any:
-    """Return the only response, or the list of all."""
-    values = [one.get("logprob") if one.get("response") is None else one["response"] for one in requests]
+    """Return the only response, or the list of all. A response with tool calls is shown as its calls."""
+    values = [_response_value(one) for one in requests]
     return values[0] if len(values) == 1 else values
+
+
+def _response_value(request: dict[str, Any]) -> Any:
+    if "tool_calls" in request:
+        return request["tool_calls"]
+    return request.get("logprob") if request.get("response") is None else request["response"]
 
 
 def _format_cell(value: Any) -> str:

@@ -31,6 +31,8 @@ _ARGUMENT_COUNTS: Mapping[str, tuple[int, ...]] = {
     "doc_to_visual": (1,),
     "doc_to_messages": (1,),
     "doc_to_decontamination_query": (1,),
+    "doc_to_tool_prompt": (1,),
+    "tools": (1,),
     "description": (1,),
     "gen_prefix": (1,),
     "samples": (0,),

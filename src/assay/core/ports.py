@@ -30,13 +30,14 @@ __all__ = [
     "SupportsPricing",
     "SupportsPromptedAs",
     "SupportsTargets",
+    "SupportsToolProbing",
     "SupportsTokenLogprobs",
     "SupportsTruncationPreview",
     "Traits",
     "TruncatedPrompt",
 ]
 
-Ability = Literal["generate", "likelihood", "rolling", "chat", "image", "audio", "video"]
+Ability = Literal["generate", "likelihood", "rolling", "chat", "image", "audio", "video", "tools"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +200,15 @@ class SupportsProbing(Protocol):
     @property
     def seen(self) -> Mapping[str, Any]:
         """The detected capabilities, for the manifest of the run."""
+        ...
+
+
+@runtime_checkable
+class SupportsToolProbing(Protocol):
+    """A server that may or may not support tools. Awaited after `probe`, only if a task has tools."""
+
+    async def probe_tools(self) -> Sequence[str]:
+        """Find out whether the server supports tools; return notes for the user. Afterwards `traits` reflects it."""
         ...
 
 

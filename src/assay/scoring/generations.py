@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from assay.core.records.tools import ToolAnswer
+
 __all__ = ["MetricCall", "accepts_keywords", "judge_text"]
 
 
@@ -97,7 +99,7 @@ def _resolve_gold(
         return choices[target]
     if several:
         return list(target)
-    if type(target) is type(result) or isinstance(result, list):
+    if type(target) is type(result) or isinstance(result, (list, ToolAnswer)):
         return target
     if any(call.name == "bypass" for call in calls):
         return target

@@ -13,12 +13,14 @@ from assay.core.errors import DatasetError, InvalidOption
 from assay.core.records.documents import Document
 from assay.core.records.requests import Settings
 from assay.core.records.specs import TaskSpec
+from assay.core.records.tools import CALL_SYNTAXES, Tools
 from assay.tasks.data.media_columns import decode_media_lazily, disable_missing_decoders
 from assay.tasks.data.rows import Rows, Split, iterate_rows
 from assay.tasks.data.splits import load_splits
 from assay.tasks.prompts.field_compilers import compile_choices, compile_target, compile_text, copy_fields
 from assay.tasks.prompts.multimodal import MultimodalRenderer
 from assay.tasks.prompts.named_prompts import NamedPrompt, load_named_prompt
+from assay.tasks.tools import ToolsFunction, compile_tools
 
 __all__ = ["RenderingOptions", "TaskDocuments"]
 
@@ -56,6 +58,11 @@ class RenderingOptions:
 
     trust_remote_code: bool = False
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    supports_tools: bool = False
+    """Whether the model gets tools in its own format."""
+
+    tool_calls: str = "auto"
+    """How the run passes tools to the model: one of `TOOL_CALL_MODES`; `auto`: as the task says."""
 
 
 class TaskDocuments:
@@ -70,6 +77,35 @@ class TaskDocuments:
         self.rendering = rendering or RenderingOptions()
         self.spec = replace(spec, metadata={**spec.metadata, **self.rendering.metadata})
         self._splits_override = splits
+        if spec.tools is not None:
+            self._apply_tool_mode()
+
+    def _apply_tool_mode(self) -> None:
+        """Use the chat template for native tools, and the task's own prompt for tools as text."""
+        if not self.tool_syntax:
+            self.rendering = replace(self.rendering, chat=True)
+        elif self.spec.doc_to_tool_prompt is not None:
+            self.spec = replace(self.spec, doc_to_text=self.spec.doc_to_tool_prompt, tools=None)
+
+    @property
+    def tool_syntax(self) -> str:
+        """The syntax in which the model writes calls as text; empty if it gets the tools in its own format."""
+        mode = self.rendering.tool_calls
+        mode = self.spec.tool_calls if mode == "auto" else mode
+        if mode == "auto":
+            mode = "native" if self.rendering.supports_tools else CALL_SYNTAXES[0]
+        return "" if mode == "native" else mode
+
+    @cached_property
+    def _tools_function(self) -> ToolsFunction | None:
+        return compile_tools(self.spec, self.columns)
+
+    def find_tools(self, fields: Fields) -> Tools | None:
+        """Return the tools of a document, or None if it has none."""
+        if self._tools_function is None:
+            return None
+        tools = self._tools_function(fields)
+        return tools if tools is None or not self.tool_syntax else replace(tools, syntax=self.tool_syntax)
 
     @property
     def name(self) -> str:
@@ -286,7 +322,7 @@ class TaskDocuments:
         fields = copy_fields(self.rows[0])
         question, target, choices = self.question(fields), self.target(fields), self.choices(fields)
         inputs = len(choices) if choices is not None and isinstance(question, int) else 0
-        return inputs, isinstance(target, list)
+        return inputs, isinstance(target, list) and self.spec.tools is None  # a list of calls is one target
 
 
 def _is_media(feature: Any) -> bool:

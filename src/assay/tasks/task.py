@@ -25,6 +25,7 @@ from assay.tasks.files.helper_functions import compatibility_layers
 from assay.tasks.prompts.fewshot_pool import FewshotExamples
 from assay.tasks.prompts.field_compilers import compile_field, compile_media, compile_text, copy_fields
 from assay.tasks.prompts.media_parts import to_audio_part, to_image_part
+from assay.tasks.prompts.tool_prompts import add_tool_description
 from assay.tasks.prompts.turns import Turn, build_question_turns, join_texts, prompt_from_turns
 
 __all__ = ["RenderingOptions", "RenderingPass", "Task", "insert_media", "open_task"]
@@ -76,7 +77,13 @@ class Task(TaskDocuments):
             spec.description,
             spec.doc_to_visual,
         )
-        more = (spec.doc_to_messages, spec.doc_to_image, spec.doc_to_audio, spec.fewshot.doc_to_text)
+        more = (
+            spec.doc_to_messages,
+            spec.doc_to_image,
+            spec.doc_to_audio,
+            spec.tools,
+            spec.fewshot.doc_to_text,
+        )
         return any(callable(source) for source in (*makers, *more, spec.fewshot.doc_to_target))
 
     @cached_property
@@ -159,8 +166,19 @@ class Task(TaskDocuments):
             case _:
                 prompt = self._build_prompts(fields, examples)[0]
                 settings = self.request_settings
+                tools = self.find_tools(fields)
+                if tools is not None and tools.syntax:
+                    prompt = add_tool_description(prompt, tools)
                 for repeat in range(spec.repeats):
-                    yield Generate(task=task, document=index, repeat=repeat, prompt=prompt, settings=settings)
+                    yield Generate(
+                        task=task,
+                        document=index,
+                        repeat=repeat,
+                        prompt=prompt,
+                        settings=settings,
+                        tools=tools,
+                        response_format=spec.response_format,
+                    )
 
     def _choice_pairs(self, fields: Fields, examples: list[Turn]) -> list[tuple[Prompt, str]]:
         """Return (context, continuation) for every choice, then unconditional pairs for mutual information."""
@@ -350,6 +368,8 @@ RequestBuilder = Callable[[Document], tuple[Request, ...]]
 def compile_plain_requests(task: Task, examples: ExampleTurns) -> RequestBuilder | None:
     """Return a function that renders the requests of a plain text task, or None for other tasks."""
     if not task.is_plain_text or task.media_columns or task.is_dialogue:
+        return None
+    if task.spec.tools is not None or task.spec.response_format is not None:
         return None
     match task.spec.output_type:
         case OutputType.GENERATE_UNTIL:

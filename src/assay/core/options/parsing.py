@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 from assay.core.errors import InvalidOption
+from assay.core.records.tools import TOOL_CALL_MODES
 from assay.core.secrets import redact_assignments
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "parse_samples",
     "parse_seconds",
     "parse_seed",
+    "parse_tool_mode",
     "parse_trace_mode",
     "parse_value",
 ]
@@ -298,6 +300,15 @@ def parse_bootstrap_draws(text: str) -> str:
     if text not in ("lm_eval", "own"):
         raise InvalidOption(
             f"unknown resampling method `{text}`", hint="use `lm_eval` (identical numbers) or `own` (faster)"
+        )
+    return text
+
+
+def parse_tool_mode(text: str) -> str:
+    """Parse how models get tools."""
+    if text not in TOOL_CALL_MODES:
+        raise InvalidOption(
+            f"unknown mode of tool calls `{text}`", hint=f"use one of {', '.join(TOOL_CALL_MODES)}"
         )
     return text
 

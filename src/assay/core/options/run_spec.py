@@ -29,6 +29,7 @@ from assay.core.options.parsing import (
     parse_samples,
     parse_seconds,
     parse_seed,
+    parse_tool_mode,
     parse_trace_mode,
 )
 from assay.core.options.stop_rules import validate_stop_rule
@@ -147,6 +148,14 @@ class RunSpec:
         "Model",
         parse=parse_bool,
         metavar="BOOL",
+        in_id_when_unset=False,
+    )
+    tool_calls: str = declare_option(
+        "auto",
+        "How the model gets the tools of a task: native, or as text with calls in json, python or xml (default: native if it supports tools).",
+        "Model",
+        parse=parse_tool_mode,
+        metavar="auto|native|json|python|xml",
         in_id_when_unset=False,
     )
     judge: list[str] = declare_option(

@@ -21,12 +21,24 @@ __all__ = [
 ]
 
 Ending = Literal[
-    "scored", "unparsed", "truncated", "empty", "refused", "unscored", "judge-failed", "failed", "skipped"
+    "scored",
+    "unparsed",
+    "unparsed-call",
+    "invalid-format",
+    "truncated",
+    "empty",
+    "refused",
+    "unscored",
+    "judge-failed",
+    "failed",
+    "skipped",
 ]
 
 ENDINGS: dict[Ending, str] = {
     "scored": "answered and scored",
     "unparsed": "no answer-extraction filter found an answer in the text",
+    "unparsed-call": "a tool call has no valid form: not parsable, or arguments that are not a JSON object",
+    "invalid-format": "the response does not match the `response_format` of the task",
     "truncated": "the response hit the token limit before an answer was found",
     "empty": "the response is empty",
     "refused": "the model or its content filter refused to answer",
@@ -58,14 +70,17 @@ def classify_ending(responses: Sequence[Response], answer_found: bool | None) ->
     if not isinstance(first.value, str):
         return "scored"
     is_typical = len(responses) == 1 and answer_found is not False and first.finish in ("", "stop")
-    if is_typical and (answer_found or first.value.strip()):
+    if is_typical and (answer_found or first.value.strip() or first.tool_calls):
         return "scored"
     if all(response.finish == "refused" for response in responses):
         return "refused"
     if not answer_found:
         if all(response.finish == "length" for response in responses):
             return "truncated"
-        if not any(isinstance(response.value, str) and response.value.strip() for response in responses):
+        if not any(
+            response.tool_calls or (isinstance(response.value, str) and response.value.strip())
+            for response in responses
+        ):
             return "empty"
     return "unparsed" if answer_found is False else "scored"
 
@@ -77,14 +92,19 @@ def is_reasoning_truncated(responses: Sequence[Response]) -> bool:
     True
     """
     return bool(responses) and all(
-        response.finish == "length" and response.reasoning is not None and response.value == ""
+        response.finish == "length"
+        and response.reasoning is not None
+        and response.value == ""
+        and not response.tool_calls
         for response in responses
     )
 
 
 def explain_missing_answer(responses: Sequence[Response]) -> str:
     """Return why responses with reasoning have no answer; an empty text if they have one."""
-    if not responses or any(response.reasoning is None or response.value for response in responses):
+    if not responses or any(
+        response.reasoning is None or response.value or response.tool_calls for response in responses
+    ):
         return ""
     if is_reasoning_truncated(responses):
         return "the token limit ended the reasoning; there is no answer"

@@ -11,6 +11,7 @@ from typing import Any
 
 from assay.core.dialects import Dialect
 from assay.core.output_types import OutputType
+from assay.core.records.tools import ResponseFormat
 
 __all__ = [
     "Dialect",
@@ -110,6 +111,18 @@ class TaskSpec:
     doc_to_audio: FieldSpec = None
     doc_to_visual: FieldSpec = None
     doc_to_messages: FieldSpec = None
+    tools: FieldSpec = None
+    """The tools that the model may call: a list of definitions, a column, a file or a function."""
+
+    tool_choice: str = "auto"
+    parallel_tool_calls: bool | None = None
+    tool_calls: str = "auto"
+    """How the model gets the tools: one of `TOOL_CALL_MODES`."""
+
+    doc_to_tool_prompt: FieldSpec = None
+    """The whole prompt for a model that gets the tools as text, instead of `doc_to_text` with Assay's description of the tools."""
+
+    response_format: ResponseFormat | None = None
     fewshot_delimiter: str = "\n\n"
     target_delimiter: str = " "
     gen_prefix: str | None = None

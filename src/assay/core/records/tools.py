@@ -7,16 +7,30 @@ and `ToolResult` are parts of messages.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from assay.core.fingerprints import digest_json
 
-__all__ = ["CALL_SYNTAXES", "ResponseFormat", "Tool", "ToolCall", "ToolResult", "Tools"]
+__all__ = [
+    "CALL_SYNTAXES",
+    "TOOL_CALL_MODES",
+    "ResponseFormat",
+    "Tool",
+    "ToolAnswer",
+    "ToolCall",
+    "ToolResult",
+    "Tools",
+    "describe_call_problem",
+]
 
 CALL_SYNTAXES = ("json", "python", "xml")
 """The forms in which a model without tool support writes calls as text."""
+
+TOOL_CALL_MODES = ("auto", "native", *CALL_SYNTAXES)
+"""How models get tools: in their own format (`native`), or as text with calls in one of the syntaxes; `auto`: native if the
+model supports tools, else as text."""
 
 _set_frozen = object.__setattr__
 
@@ -141,3 +155,40 @@ class ResponseFormat:
         """Return plain JSON."""
         schema = None if self.schema is None else dict(self.schema)
         return {"name": self.name, "schema": schema, "strict": self.strict}
+
+
+class ToolAnswer(str):
+    """The answer to a request with tools: the text of the response, and its calls.
+
+    As text, it is the calls as a JSON list of names and arguments, or the text of the response if there are no calls. Filters,
+    metrics and task code that expect text work with it.
+
+    >>> ToolAnswer.from_calls("", [ToolCall("area", '{"base": 10}')])
+    '[{"name": "area", "arguments": {"base": 10}}]'
+    """
+
+    calls: tuple[ToolCall, ...]
+    text: str
+    """The text beside the calls."""
+
+    tools: Tools | None
+    """The tools of the request."""
+
+    @classmethod
+    def from_calls(cls, text: str, calls: Sequence[ToolCall], tools: Tools | None = None) -> ToolAnswer:
+        """Return the answer of a response."""
+        listed = [
+            {"name": call.name, "arguments": call.arguments if call.values is None else call.values}
+            for call in calls
+        ]
+        answer = cls(json.dumps(listed, ensure_ascii=False) if listed else text)
+        answer.calls, answer.text, answer.tools = tuple(calls), text, tools
+        return answer
+
+    def __reduce__(self) -> Any:
+        return ToolAnswer.from_calls, (self.text, self.calls, self.tools)
+
+
+def describe_call_problem(calls: Sequence[ToolCall]) -> str:
+    """Return what is wrong with the form of the first malformed call; empty if there is none."""
+    return next((problem for call in calls if (problem := call.problem)), "")

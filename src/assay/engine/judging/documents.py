@@ -9,10 +9,12 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+from assay.core.json_schema import describe_invalid_answer
 from assay.core.records.codec import encode
 from assay.core.records.endings import classify_ending, explain_missing_answer, is_reasoning_truncated
-from assay.core.records.requests import RollingLikelihood
+from assay.core.records.requests import Generate, Request, RollingLikelihood
 from assay.core.records.responses import Failure, Response
+from assay.core.records.tools import ToolAnswer, describe_call_problem
 from assay.core.records.verdicts import Answer, Evidence, Score, Unscored
 from assay.engine.judging.context import JudgeContext
 from assay.engine.open_document import JudgedBatch, OpenDocument
@@ -52,6 +54,11 @@ def judge_documents(
     """Answers whose code may wait for judges or programs."""
 
     truncated = {document.document.index for document in complete if _ends_inside_reasoning(document)}
+    unusable = dict(
+        problem for document in complete if (problem := _find_format_problem(document)) is not None
+    )
+    """Documents whose responses have malformed tool calls or another format than required: ending and reason."""
+
     defers = context is not None and planned.uses_services
     seeds = random_state if scorer.has_process_results else None
     negate = planned.spec.dialect.answers_are_losses
@@ -65,6 +72,10 @@ def judge_documents(
                 continue
             if answer.document in truncated:
                 why = explain_missing_answer(_responses(document))
+                scorer.mark_unscored(answer.document, pipeline.name, why)
+                continue
+            ending, why = unusable.get(answer.document, ("", ""))
+            if ending == "unparsed-call" and not scorer.has_process_results:
                 scorer.mark_unscored(answer.document, pipeline.name, why)
                 continue
             if defers:
@@ -83,11 +94,14 @@ def judge_documents(
             ending = "skipped"
         elif index in truncated:
             ending = "truncated"
+        elif index in unusable and (index not in unscored or unusable[index][0] == "unparsed-call"):
+            ending = unusable[index][0]
         elif index in unscored:
             ending = "judge-failed" if index in judge_failed else "unscored"
         else:
             ending = classify_ending(_responses(document), found.get(index))
         why = explain_missing_answer(_responses(document)) if ending == "empty" else ""
+        why = unusable[index][1] if index in unusable and ending == unusable[index][0] else why
         judged.outcomes.append((index, ending, unscored.get(index, why)))
     return judged
 
@@ -102,6 +116,29 @@ def _ends_inside_reasoning(document: OpenDocument) -> bool:
     if type(first) is not Response or first.finish != "length" or document.dialogues is not None:
         return False
     return is_reasoning_truncated(_responses(document))
+
+
+def _find_format_problem(document: OpenDocument) -> tuple[int, tuple[str, str]] | None:
+    """Return the index of a document all of whose responses are malformed, with the ending and the reason; else None."""
+    request = document.requests[0] if document.requests else None
+    if type(request) is not Generate or (request.tools is None and request.response_format is None):
+        return None
+    if document.dialogues is not None:
+        return None
+    index, responses = document.document.index, _responses(document)
+    if request.tools is not None:
+        problems = [describe_call_problem(response.tool_calls) for response in responses]
+        if all(problems):
+            return index, ("unparsed-call", problems[0])
+    if request.response_format is not None and all(response.finish != "length" for response in responses):
+        schema = request.response_format.schema
+        problems = [
+            "" if response.tool_calls else describe_invalid_answer(str(response.value), schema)
+            for response in responses
+        ]
+        if all(problems):
+            return index, ("invalid-format", problems[0])
+    return None
 
 
 def _judge_concurrently(
@@ -187,14 +224,16 @@ def group_responses(document: OpenDocument, *, negate_likelihoods: bool) -> list
     if document.dialogues is not None:
         return [list(document.dialogues.answers)]
     if len(document.outcomes) == 1:  # by far the most frequent case
-        outcome = document.outcomes[0]
+        outcome, asked = document.outcomes[0], document.requests[0]
         if type(outcome) is Response and type(outcome.value) is str:
-            return [[outcome.value]]
+            return [[_answer_with_calls(asked, outcome)]]
     grouped: list[list[Any]] = []
     for request, outcome in zip(document.requests, document.outcomes, strict=True):
         assert outcome is not None and not isinstance(outcome, Failure)
         value = outcome.value
-        raw: Any = value  # filters and helpers get a text, (log probability, greedy) or a number
+        raw: Any = (
+            _answer_with_calls(request, outcome) if type(value) is str else value
+        )  # filters and helpers get a text, (log probability, greedy) or a number
         if not isinstance(value, str):
             rolling = isinstance(request, RollingLikelihood)
             total = -value.total if negate_likelihoods else value.total  # lmms-eval hands helpers losses
@@ -204,6 +243,13 @@ def group_responses(document: OpenDocument, *, negate_likelihoods: bool) -> list
         else:
             grouped[-1].append(raw)
     return grouped
+
+
+def _answer_with_calls(request: Request, response: Response) -> Any:
+    """Return the text of a response; with its calls if the request has tools."""
+    if type(request) is Generate and request.tools is not None:
+        return ToolAnswer.from_calls(str(response.value), response.tool_calls, request.tools)
+    return response.value
 
 
 class DocumentScorer:

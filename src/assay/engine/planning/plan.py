@@ -65,7 +65,7 @@ async def make_plan(
     seen: Sequence[str] = ()
     try:
         model = make_run_model(spec, model)
-        seen = await probe_model(model)
+        seen = await probe_model(model, tools=any(one.tools is not None for one in selection.tasks.values()))
     except AssayError as error:
         _add_error(problems, error)
     folder = get_output_folder(spec)
@@ -260,6 +260,8 @@ def build_rendering_options(spec: RunSpec, task: str, model: Model | None) -> Re
         allow_data_outside=spec.allow_data_outside,
         trust_remote_code=spec.trust_remote_code,
         metadata=spec.metadata,
+        supports_tools=model is not None and "tools" in model.traits.abilities,
+        tool_calls=spec.tool_calls,
     )
 
 

@@ -59,9 +59,9 @@ class ReplayModel:
 
     @property
     def traits(self) -> Traits:
-        """The traits of the recorded model, so that prompts are rendered as for it; a file supports everything."""
+        """The traits of the recorded model, so that prompts are rendered as for it; a file supports everything but tools."""
         known = self._about.get("abilities") if self._run else None
-        abilities: frozenset[Ability] = frozenset(known or get_args(Ability))
+        abilities: frozenset[Ability] = frozenset(known or set(get_args(Ability)) - {"tools"})
         return Traits(abilities=abilities, window=256)
 
     @property

@@ -22,6 +22,7 @@ from assay.core.records.responses import (
     describe_invalid_log_probability,
 )
 from assay.core.secrets import REGISTERED_SECRETS, redact
+from assay.scoring.tool_calls.text_calls import parse_text_calls
 
 __all__ = ["Admit", "Backlog", "UnsavedAnswerLimiter", "ask", "sort_window"]
 
@@ -266,6 +267,8 @@ def _validate_outcome(request: Request, outcome: Outcome) -> Outcome:
     """Turn a value of the wrong type or an impossible log probability into a failure."""
     if isinstance(outcome, Failure):  # a server may echo the key it was sent
         return replace(outcome, message=redact(outcome.message))
+    if type(request) is Generate and request.tools is not None:
+        outcome = _read_text_calls(request, outcome)
     value = outcome.value
     said = value if type(value) is str else ""
     for secret in REGISTERED_SECRETS:
@@ -303,6 +306,19 @@ def _validate_outcome(request: Request, outcome: Outcome) -> Outcome:
         case _:
             message = f"unexpected value for a {type(request).__name__} request: {type(value).__name__}"
     return Failure(request_id=outcome.request_id, kind="model error", message=message)
+
+
+def _read_text_calls(request: Generate, response: Response) -> Response:
+    """Parse the calls of a response to a prompt that describes the tools. Lone surrogates are replaced."""
+    calls = response.tool_calls
+    if request.tools is not None and request.tools.syntax and not calls and isinstance(response.value, str):
+        calls = parse_text_calls(response.value, request.tools)
+    if not all(_is_unicode(call.name + call.arguments) for call in calls):
+        calls = tuple(
+            replace(call, name=_replace_surrogates(call.name), arguments=_replace_surrogates(call.arguments))
+            for call in calls
+        )
+    return response if calls == response.tool_calls else replace(response, tool_calls=calls)
 
 
 def _redact_response(response: Response) -> Response:

@@ -21,9 +21,11 @@ from assay.core.records.specs import (
     PipelineSpec,
     TaskSpec,
 )
+from assay.core.records.tools import TOOL_CALL_MODES
 from assay.core.terminal_text import describe_invalid_name
 from assay.tasks.files.dialects import detect_dialect, isolate_helper_modules
 from assay.tasks.files.yaml_reader import TaskFile, read_task_file
+from assay.tasks.tools import parse_response_format, parse_tool_choice, parse_tools
 
 __all__ = ["load_task", "task_from_config"]
 
@@ -33,7 +35,7 @@ _TEXT_KEYS = (
 ).split()
 _FIELD_KEYS = (
     "description doc_to_text doc_to_target doc_to_choice doc_to_image doc_to_audio doc_to_visual doc_to_messages "
-    "doc_to_decontamination_query"
+    "doc_to_decontamination_query tools doc_to_tool_prompt"
 ).split()
 _FUNCTION_KEYS = "custom_dataset process_docs process_results".split()
 _MAPPING_KEYS = (
@@ -45,7 +47,7 @@ _SWITCH_KEYS = (
 _COUNT_MINIMUMS = {"num_fewshot": 0, "repeats": 1, "batch_size": 1}
 _OTHER_KEYS = (
     "task task_alias tag group group_alias output_type metric_list filter_list fewshot_config metadata reasoning_tags include class "
-    "dialect"
+    "dialect tool_choice parallel_tool_calls tool_calls response_format"
 ).split()
 _OLD_KEYS = {"model_specific_prompt_kwargs": "lmms_eval_specific_kwargs"}
 """Names of keys in older versions: lmms_eval before 0.2.1."""
@@ -114,6 +116,7 @@ class _SpecBuilder:
         values["pipelines"] = self._parse_pipelines()
         values["fewshot"] = self._parse_fewshot()
         values["tags"] = self._parse_tags()
+        self._read_tool_settings(values)
         task_name = name or self.config.get("task")
         if not isinstance(task_name, str) or not task_name:
             self._add_problem("a task needs a name", "task", hint="`task: my_task`")
@@ -308,6 +311,59 @@ class _SpecBuilder:
                 if key in known - self.dialect.ignored_fewshot_keys and value is not None
             }
         )
+
+    def _read_tool_settings(self, values: dict[str, Any]) -> None:
+        """Read and check `tools` and the keys beside it."""
+        self._read_value(values, "parallel_tool_calls", bool, "true or false")
+        mode = self.config.get("tool_calls")
+        if mode is not None and mode not in TOOL_CALL_MODES:
+            self._add_problem(
+                f"invalid value for `tool_calls`: {mode!r}",
+                "tool_calls",
+                hint=f"one of {', '.join(TOOL_CALL_MODES)}",
+            )
+        elif mode is not None:
+            values["tool_calls"] = mode
+        if self.config.get("tool_choice") is not None:
+            try:
+                values["tool_choice"] = parse_tool_choice(self.config["tool_choice"])
+            except ValueError:
+                self._add_problem(
+                    f"invalid value for `tool_choice`: {self.config['tool_choice']!r:.60}",
+                    "tool_choice",
+                    hint="auto, none, required, or the name of a tool",
+                )
+        given = values.get("tools")
+        try:
+            if isinstance(given, list):
+                names = [tool.name for tool in parse_tools(given, self._where("tools"))]
+                choice = values.get("tool_choice", "auto")
+                if choice not in ("auto", "none", "required", *names):
+                    self._add_problem(
+                        f"`tool_choice` names a tool that does not exist: `{choice}`",
+                        "tool_choice",
+                        hint=f"auto, none, required, or one of: {', '.join(names)}",
+                    )
+            elif given is not None and not isinstance(given, str) and not callable(given):
+                self._add_problem(
+                    f"`tools` must be a list, a column, a file or a function, not {given!r:.60}", "tools"
+                )
+            if self.config.get("response_format") is not None:
+                where = self._where("response_format")
+                values["response_format"] = parse_response_format(self.config["response_format"], where)
+        except AssayError as problem:
+            self.problems.append(problem)
+        own = [key for key in ("tools", "response_format") if values.get(key) is not None]
+        if own and not values["output_type"].generates_text:
+            self._add_problem(
+                f"`{own[0]}` needs generated text, which a {values['output_type']} task does not have",
+                own[0],
+                hint="`output_type: generate_until`",
+            )
+        others = ("tool_choice", "parallel_tool_calls", "tool_calls", "doc_to_tool_prompt")
+        for key in others if given is None else ():
+            if self.config.get(key) is not None:
+                self._add_problem(f"`{key}` has no effect: the task has no `tools`", key)
 
     def _parse_tags(self) -> tuple[str, ...]:
         """Return the tags: `tag`, and `group` of a task file, which older guides use in the same way."""

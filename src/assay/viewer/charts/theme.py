@@ -82,6 +82,8 @@ DARK = Theme(
 OUTCOME_COLOURS = {
     "scored": "#2f81c7",
     "unparsed": "#e3b341",
+    "unparsed-call": "#b8a11f",
+    "invalid-format": "#7f9a3c",
     "truncated": "#e8853d",
     "empty": "#a8917a",
     "refused": "#9a6bd6",

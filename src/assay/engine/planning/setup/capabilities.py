@@ -57,6 +57,8 @@ def list_required_abilities(requests: Iterable[Request]) -> set[Ability]:
         needed |= {kinds[type(part)] for part in request.prompt.media}
         if request.prompt.chat:
             needed.add("chat")
+        if isinstance(request, Generate) and request.native_tools is not None:
+            needed.add("tools")
     return needed
 
 
@@ -66,6 +68,8 @@ def _suggest_alternatives(
     """Yield alternatives, the closest first."""
     if missing == ["likelihood"] and spec.output_type.compares_choices:
         yield "--mc_as_generation asks for the letter of a choice instead (scores are not comparable)"
+    if "tools" in missing:
+        yield "--tool_calls json describes the tools in the prompt"
     if missing == ["chat"]:
         yield "omit --apply_chat_template to send plain text"
     yield f"it supports: {', '.join(sorted(traits.abilities))}"

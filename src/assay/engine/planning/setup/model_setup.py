@@ -9,7 +9,7 @@ from typing import Any
 
 from assay.core.errors import InvalidOption
 from assay.core.options.run_spec import RunSpec
-from assay.core.ports import Model, SupportsProbing, SupportsTokenLogprobs
+from assay.core.ports import Model, SupportsProbing, SupportsTokenLogprobs, SupportsToolProbing
 from assay.engine.planning.setup.recorded_model import RecordedModel
 from assay.models import MODELS, make_model
 from assay.tasks.files.helper_functions import compatibility_layers, import_helper_file
@@ -112,10 +112,13 @@ def get_rate_limits(spec: RunSpec) -> Mapping[str, Any]:
     return {"rpm": spec.rpm, "tpm": spec.tpm, "max_retry_wait": spec.max_retry_wait}
 
 
-async def probe_model(model: Model | None) -> Sequence[str]:
-    """Probe the server of a model for its capabilities; return notes.
+async def probe_model(model: Model | None, *, tools: bool = False) -> Sequence[str]:
+    """Probe the server of a model for its capabilities, with `tools` also for tool calls; return notes.
 
     Raises:
         AssayError: The server refuses: invalid key, unknown model.
     """
-    return await model.probe() if isinstance(model, SupportsProbing) else ()
+    notes = list(await model.probe()) if isinstance(model, SupportsProbing) else []
+    if tools and model is not None and isinstance(model, SupportsToolProbing):
+        notes += await model.probe_tools()
+    return notes

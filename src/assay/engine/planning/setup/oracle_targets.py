@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from assay.core.ports import Model, SupportsTargets
@@ -67,6 +68,8 @@ def has_no_target(spec: TaskSpec) -> bool:
 def _find_right_text(task: Task, document: Document, target: Any) -> str | None:
     if has_no_target(task.spec):
         return None
+    if task.spec.tools is not None and isinstance(target, (list, Mapping)):
+        return json.dumps(target, ensure_ascii=False, default=str)  # the calls as JSON
     if isinstance(target, (list, tuple)):
         target = next(iter(target), None)
     if target is None:

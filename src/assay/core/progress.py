@@ -19,6 +19,9 @@ class TokenCount:
 
     input_tokens: int = 0
     output_tokens: int = 0
+    reasoning_tokens: int = 0
+    """Output tokens that are reasoning, as far as the model reports them."""
+
     cost_usd: float = 0.0
     priced: int = 0
     """Responses whose cost is known."""
@@ -31,6 +34,7 @@ class TokenCount:
         if usage is not None:
             self.input_tokens += usage.input_tokens
             self.output_tokens += usage.output_tokens
+            self.reasoning_tokens += usage.reasoning_tokens
         if usage is not None and usage.cost_usd is not None:
             self.cost_usd += usage.cost_usd
             self.priced += 1

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.making import Function, make_model, plan_run, write_choices, write_task, write_texts
 
-from assay.core.records.responses import Failure, LogProbability, Outcome, Response
+from assay.core.records.responses import Failure, LogProbability, Outcome, Response, Usage
 from assay.core.records.verdicts import Score, Unscored
 from assay.engine.judging.documents import judge_documents, list_scores
 from assay.engine.open_document import JudgedBatch, OpenDocument
@@ -194,3 +194,14 @@ def test_reasoning_that_hits_the_token_limit_is_never_scored(workspace: Path) ->
         (1, "empty", "the response consists of reasoning; there is no answer"),
     ]
     assert [type(verdict) for verdict in judged.verdicts] == [Unscored, Score]
+
+
+def test_hidden_reasoning_that_hits_the_token_limit_is_never_scored(workspace: Path) -> None:
+    task = plan_task(write_task(workspace))
+    (document,) = make_documents(task, [[""]])
+    (response,) = document.outcomes
+    assert isinstance(response, Response)
+    document.outcomes[0] = replace(response, finish="length", usage=Usage(9, 64, reasoning_tokens=64))
+    judged = judge_documents(task, [document])
+    assert judged.outcomes == [(0, "truncated", "the token limit ended the reasoning; there is no answer")]
+    assert [type(verdict) for verdict in judged.verdicts] == [Unscored]

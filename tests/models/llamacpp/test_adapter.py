@@ -243,6 +243,25 @@ def test_a_thinking_budget_ends_the_reasoning_and_the_answer_follows() -> None:
 
 
 @weights
+def test_a_long_prompt_leaves_room_for_the_thinking_budget_and_the_answer() -> None:
+    template = "{% for m in messages %}{{ m['content'] }}{% endfor %}<think>"
+    asked = OpenModel(n_ctx=96, chat_template=template)
+    (found,) = asked(generate(STORY * 30, chat=True, max_gen_toks=8, until=[], thinking_budget=16))
+    asked.close()
+    usage = response(found).usage
+    assert response(found).value and response(found).reasoning
+    assert usage is not None and usage.input_tokens + usage.output_tokens <= 96
+
+
+@weights
+def test_the_chat_template_gets_the_reasoning_effort() -> None:
+    template = "{% for m in messages %}{{ m['content'] }}{% endfor %}[{{ reasoning_effort|default('none') }}]"
+    model = SmolLM2Model(chat_template=template)
+    assert model.preview(generate("hi", chat=True, reasoning_effort="high")) == "hi[high]"
+    assert model.preview(generate("hi", chat=True)) == "hi[none]"
+
+
+@weights
 def test_closing_does_not_wait_for_a_long_answer() -> None:
     async def stop_early() -> float:
         model = SmolLM2Model(n_ctx=4096, n_threads=1)

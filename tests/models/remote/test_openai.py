@@ -169,6 +169,17 @@ def make_reply(text: Any = "yes", finish: str = "stop", **more: Any) -> dict[str
         (make_reply(None, "length", reasoning_content="2+"), "", "length", "2+"),
         (make_reply([{"type": "text", "text": "5"}]), "5", "stop", None),
         (
+            make_reply(
+                [
+                    {"type": "thinking", "thinking": [{"type": "text", "text": "2+3"}]},
+                    {"type": "text", "text": "5"},
+                ]
+            ),
+            "5",
+            "stop",
+            "2+3",
+        ),
+        (
             make_reply("5", "tool_calls", tool_calls=[{"id": "1", "function": {"name": "sum"}}]),
             "5",
             "stop",
@@ -233,6 +244,22 @@ def test_settings_of_reasoning_are_translated(
     payload = server.asked[-1].json
     assert {key: payload.get(key) for key in expected} == expected
     assert "thinking_budget" not in payload
+
+
+@pytest.mark.parametrize(
+    ("item", "reasoning"),
+    [
+        ({"type": "reasoning", "summary": [{"type": "summary_text", "text": "2+3"}]}, "2+3"),
+        ({"type": "reasoning", "summary": [], "encrypted_content": "x"}, ""),
+    ],
+)
+def test_reasoning_without_a_message_is_an_empty_answer(item: dict[str, Any], reasoning: str) -> None:
+    reply = {"status": "completed", "output": [item], "model": "m"}
+    (outcome,), _ = _send_requests(
+        lambda asked: replying(reply), [generate("q")], probe=False, api="responses"
+    )
+    assert isinstance(outcome, Response), outcome
+    assert (outcome.value, outcome.finish, outcome.reasoning) == ("", "stop", reasoning)
 
 
 def test_a_stop_string_does_not_end_the_reasoning() -> None:

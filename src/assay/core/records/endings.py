@@ -93,17 +93,24 @@ def is_reasoning_truncated(responses: Sequence[Response]) -> bool:
     """
     return bool(responses) and all(
         response.finish == "length"
-        and response.reasoning is not None
+        and _has_reasoning(response)
         and response.value == ""
         and not response.tool_calls
         for response in responses
     )
 
 
+def _has_reasoning(response: Response) -> bool:
+    """Whether the model reasoned. Some services return only the number of reasoning tokens."""
+    return response.reasoning is not None or (
+        response.usage is not None and response.usage.reasoning_tokens > 0
+    )
+
+
 def explain_missing_answer(responses: Sequence[Response]) -> str:
     """Return why responses with reasoning have no answer; an empty text if they have one."""
     if not responses or any(
-        response.reasoning is None or response.value or response.tool_calls for response in responses
+        not _has_reasoning(response) or response.value or response.tool_calls for response in responses
     ):
         return ""
     if is_reasoning_truncated(responses):

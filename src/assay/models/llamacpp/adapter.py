@@ -189,15 +189,16 @@ class LlamaCppModel:
         prompt = self._render(request)
         (tokens,) = self._encoder([prompt])
         whole = tokens or [self._prefix_token[0]]
-        tokens = fit_prompt(whole, self._n_ctx, limit)
+        known = self._reasoning_format if request.prompt.chat else None
+        splitter = ReasoningSplitter.for_prompt(known, prompt, end_mark=arguments.think_end_token)
+        budget = settings.thinking_budget if splitter.format is not None else None
+        tokens = fit_prompt(whole, self._n_ctx, limit + self._count_reasoning_tokens(splitter, budget))
         truncated = len(whole) - len(tokens)
         if limit < 1:
             usage = Usage(len(tokens), 0, truncated_tokens=truncated)
             return Response(
                 request_id=request.id, value="", finish="length", usage=usage, tokens=self._build_tokens(())
             )
-        known = self._reasoning_format if request.prompt.chat else None
-        splitter = ReasoningSplitter.for_prompt(known, prompt, end_mark=arguments.think_end_token)
         generate = partial(
             engine.generate,
             slot=slot,
@@ -205,7 +206,6 @@ class LlamaCppModel:
             stop=() if splitter.is_active else settings.stop,  # the reasoning may contain them
             log_probabilities=self._reports_tokens,
         )
-        budget = settings.thinking_budget if splitter.format is not None else None
         if budget is None:
             generated = generate(
                 tokens,
@@ -230,6 +230,12 @@ class LlamaCppModel:
             reasoning=found.reasoning,
             tokens=self._build_tokens(generated.steps),
         )
+
+    def _count_reasoning_tokens(self, splitter: ReasoningSplitter, budget: int | None) -> int:
+        """Return the tokens that a thinking budget adds to the token limit of the answer: the budget and the end mark."""
+        if budget is None or splitter.format is None:
+            return 0
+        return max(1, budget) + len(self._encoder([splitter.format.closing_text])[0])
 
     def _generate_within_budget(
         self,
@@ -342,7 +348,8 @@ class LlamaCppModel:
             return require_text(prompt)
         if not self._template_source:
             raise Unanswerable("the file has no chat template; set `chat_template`")
-        return self._template.render(prompt)
+        effort = request.settings.reasoning_effort if isinstance(request, Generate) else ""
+        return self._template.render(prompt, **({"reasoning_effort": effort} if effort else {}))
 
     def _load(self) -> LlamaCppEngine:
         from assay.models.llamacpp.engine import LlamaCppEngine, LoadingOptions

@@ -41,8 +41,10 @@ class ChatTemplate:
                 f"invalid chat template: {error}", where="chat_template of the model"
             ) from None
 
-    def render(self, prompt: Prompt) -> str:
+    def render(self, prompt: Prompt, **variables: Any) -> str:
         """Render a chat prompt. If it ends with an assistant message, that message is left open.
+
+        `variables` are further variables of the template, such as `reasoning_effort`.
 
         Raises:
             Unanswerable: The template raises an error for these messages.
@@ -51,8 +53,8 @@ class ChatTemplate:
         messages = [{"role": message.role, "content": message.text} for message in prompt.messages]
         reply_start = messages[-1]["content"].strip() if prompt.continues else ""
         if not reply_start:
-            return self._render(messages[:-1] if prompt.continues else messages, open_turn=True)
-        text = self._render(messages, open_turn=False)
+            return self._render(messages[:-1] if prompt.continues else messages, open_turn=True, **variables)
+        text = self._render(messages, open_turn=False, **variables)
         position = text.rfind(reply_start)
         if position < 0:
             raise Unanswerable("the chat template drops the start of the reply")
@@ -67,10 +69,12 @@ class ChatTemplate:
         except Unanswerable:
             return False
 
-    def _render(self, messages: list[dict[str, str]], *, open_turn: bool) -> str:
+    def _render(self, messages: list[dict[str, str]], *, open_turn: bool, **variables: Any) -> str:
         """`open_turn`: end the text where the reply of the assistant starts."""
         try:
-            return self._template.render(messages=messages, add_generation_prompt=open_turn, **self._names)
+            return self._template.render(
+                messages=messages, add_generation_prompt=open_turn, **{**self._names, **variables}
+            )
         except (TemplateError, TypeError, ValueError, KeyError, AttributeError) as error:
             raise Unanswerable(f"chat template error: {error}") from None
 

@@ -152,7 +152,7 @@ class RequestProcessor:
     async def _generate(self, request: Generate, tokens: list[int]) -> Outcome:
         sampling = self._sampling(request)
         whole = tokens or [self._tokenizer.prefix_token]
-        tokens = self._truncate_prompt(whole, sampling)
+        tokens = self._truncate_prompt(whole, sampling, self._count_reasoning_tokens(request))
         return await self._build_generated_response(
             request, {"prompt_token_ids": tokens}, sampling, truncated=len(whole) - len(tokens)
         )
@@ -175,16 +175,21 @@ class RequestProcessor:
         )
 
     async def _generate_within_budget(
-        self, tokens: list[int], parameters: Mapping[str, Any], splitter: ReasoningSplitter, budget: int
+        self,
+        prompt: Mapping[str, Any],
+        parameters: Mapping[str, Any],
+        splitter: ReasoningSplitter,
+        budget: int,
     ) -> GeneratedText:
         """Generate at most `budget` tokens of reasoning, end the reasoning, and generate the answer."""
         limits = {**parameters, "max_tokens": max(1, budget)}
-        first = await self._engine.generate({"prompt_token_ids": tokens}, limits)
+        first = await self._engine.generate(prompt, limits)
         if not first.hit_limit:
             return first
         written = first.text + splitter.end_reasoning(first.text)
         (more,) = self._tokenizer.encode([written], False)
-        second = await self._engine.generate({"prompt_token_ids": [*tokens, *more]}, parameters)
+        tokens = [*prompt["prompt_token_ids"], *more]
+        second = await self._engine.generate({**prompt, "prompt_token_ids": tokens}, parameters)
         return replace(
             second,
             text=written + second.text,
@@ -196,17 +201,24 @@ class RequestProcessor:
     def _make_splitter(self, request: Generate) -> ReasoningSplitter:
         """Return how to separate the reasoning from the answer. The prompt is rendered for chats of reasoning models only."""
         rendered = ""
-        if (
-            request.prompt.chat
-            and not request.prompt.has_media
-            and self._tokenizer.reasoning_format is not None
-        ):
-            rendered = self._tokenizer.render_request(request)
+        if request.prompt.chat and self._tokenizer.reasoning_format is not None:
+            rendered = (
+                self._tokenizer.render_request(request)
+                if self._media is None
+                else self._media.render_text(request.prompt)
+            )
         return self._tokenizer.make_splitter(request.prompt, rendered)
 
-    def _truncate_prompt(self, tokens: list[int], sampling: SamplingPlan) -> list[int]:
-        """Truncate the prompt so that its answer fits. With the preset of lmms-eval, the answer is shortened instead."""
-        limit, max_length = sampling.parameters["max_tokens"], self._engine.max_length
+    def _count_reasoning_tokens(self, request: Generate) -> int:
+        """Return the tokens that a thinking budget adds to the token limit of the answer: the budget and the end mark."""
+        splitter, budget = self._make_splitter(request), request.settings.thinking_budget
+        if splitter.format is None or budget is None:
+            return 0
+        return max(1, budget) + len(self._tokenizer.encode([splitter.format.closing_text], False)[0])
+
+    def _truncate_prompt(self, tokens: list[int], sampling: SamplingPlan, reasoning_tokens: int) -> list[int]:
+        """Truncate the prompt so that its answer and the reasoning before it fit. With the preset of lmms-eval, the answer is shortened instead."""
+        limit, max_length = sampling.parameters["max_tokens"] + reasoning_tokens, self._engine.max_length
         if (
             len(tokens) + limit <= max_length
             or self._arguments.max_new_tokens
@@ -233,13 +245,12 @@ class RequestProcessor:
         logprob_parameters = {"logprobs": 0} if self.reports_tokens else {}  # only of the generated token
         splitter, budget = self._make_splitter(request), request.settings.thinking_budget
         parameters = {**sampling.parameters, **logprob_parameters}
-        if splitter.format is None or budget is None or "prompt_token_ids" not in prompt:
+        if splitter.format is None or budget is None:
             generated = await self._engine.generate(prompt, parameters)
         else:
-            generated = await self._generate_within_budget(
-                prompt["prompt_token_ids"], parameters, splitter, budget
-            )
+            generated = await self._generate_within_budget(prompt, parameters, splitter, budget)
         found = splitter.split(generated.text)
+        reasoning_tokens = len(self._tokenizer.encode([found.reasoning], False)[0]) if found.reasoning else 0
         text = cut_at_stops(found.answer, sampling.stops)
         finish: Finish = "length" if generated.hit_limit else "stop"
         return Response(
@@ -250,6 +261,7 @@ class RequestProcessor:
                 generated.prompt_tokens,
                 generated.generated_tokens,
                 cached_tokens=generated.cached_tokens,
+                reasoning_tokens=reasoning_tokens,
                 truncated_tokens=truncated,
             ),
             reasoning=found.reasoning,

@@ -17,6 +17,7 @@ from assay.viewer.exports.rows import dump_json
 __all__ = ["iterate_samples", "write_lmms_eval"]
 
 _NAME_ARGUMENTS = "peft delta pretrained model model_version model_name model_id path engine".split()
+_TOKEN_COUNTS = ("input_tokens", "output_tokens", "reasoning_tokens")
 _OMITTED_KEYS = (
     "pretty_env_info",
     "transformers_version",
@@ -83,13 +84,15 @@ def _build_results(run: Run, tasks: Sequence[str], hashes: Mapping[str, str]) ->
 
 
 def _sum_usage(run: Run, tasks: Sequence[str]) -> dict[str, int]:
-    """Sum the input and output tokens of all requests that report them."""
-    total = {"input_tokens": 0, "output_tokens": 0}
+    """Sum the tokens of all requests that report them."""
+    total = dict.fromkeys(_TOKEN_COUNTS, 0)
     for task in tasks:
         for record in run.records(task):
             for request in record["requests"]:
                 for key in total:
                     total[key] += request.get(key) or 0
+    if not total["reasoning_tokens"]:
+        del total["reasoning_tokens"]
     return total
 
 
@@ -141,7 +144,7 @@ def _group_by_request(requests: list[dict[str, Any]]) -> list[list[Any]]:
 def _read_token_counts(request: dict[str, Any]) -> dict[str, int] | None:
     if "input_tokens" not in request:
         return None
-    return {key: request[key] for key in ("input_tokens", "output_tokens")}
+    return {key: request[key] for key in _TOKEN_COUNTS if key in request}
 
 
 def _to_text(value: Any) -> Any:

@@ -33,6 +33,7 @@ _COLUMNS = (
     "why",
     "target",
     "prompt",
+    "reasoning",
     "response",
     "answer",
     "fields",
@@ -96,6 +97,7 @@ def iterate_table_rows(run: Run, tasks: Sequence[str]) -> Iterator[dict[str, Any
                 "why": record["why"],
                 "target": _format_cell(record["target"]),
                 "prompt": first.get("prompt", ""),
+                "reasoning": _format_cell(_join_reasoning(record["requests"])),
                 "response": _format_cell(_join_responses(record["requests"])),
                 "fields": dump_json(to_plain(record["fields"])),
             }
@@ -133,6 +135,14 @@ def _response_value(request: dict[str, Any]) -> Any:
     if "tool_calls" in request:
         return request["tool_calls"]
     return request.get("logprob") if request.get("response") is None else request["response"]
+
+
+def _join_reasoning(requests: list[dict[str, Any]]) -> Any:
+    """Return the reasoning of the only response, the list of all, or None if no response has any."""
+    values = [one.get("reasoning") for one in requests]
+    if not any(values):
+        return None
+    return values[0] if len(values) == 1 else values
 
 
 def _format_cell(value: Any) -> str:

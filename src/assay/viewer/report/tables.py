@@ -68,17 +68,25 @@ def _build_run_tiles(facts: RunOverview) -> list[dict[str, str]]:
     ]
     if facts.spent.cost_usd is not None:
         tiles.append(
-            _build_tile("cost", format_dollars(facts.spent.cost_usd), f"{facts.spent.requests:,} requests")
+            _build_tile(
+                "cost",
+                format_dollars(facts.spent.cost_usd),
+                f"{facts.spent.requests:,} requests" + _format_reasoning(facts.spent),
+            )
         )
     elif facts.spent.has_usage:
         tiles.append(
             _build_tile(
                 "input tokens",
                 f"{facts.spent.input_tokens:,}",
-                f"{facts.spent.output_tokens:,} output tokens",
+                f"{facts.spent.output_tokens:,} output tokens" + _format_reasoning(facts.spent),
             )
         )
     return tiles
+
+
+def _format_reasoning(spent: UsageTotals) -> str:
+    return f", {spent.reasoning_tokens:,} tokens of reasoning" if spent.reasoning_tokens else ""
 
 
 def _build_tile(name: str, value: str, more: str = "") -> dict[str, str]:
@@ -194,6 +202,7 @@ def _build_usage_row(name: str, spent: UsageTotals, *, whole: bool = False, dept
         "read": f"{spent.input_tokens:,}",
         "cached": f"{spent.cached_tokens:,}",
         "written": f"{spent.output_tokens:,}",
+        "reasoning": f"{spent.reasoning_tokens:,}",
         "cost": cost or "–",
     }
 

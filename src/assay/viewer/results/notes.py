@@ -145,7 +145,7 @@ def format_usage(spent: UsageTotals, billing: Mapping[str, Any] | None) -> str:
     usage = f"{spent.input_tokens} input tokens{cached}, {spent.output_tokens} output tokens"
     if spent.reasoning_tokens and spent.requests:
         answers = (spent.output_tokens - spent.reasoning_tokens) / spent.requests
-        usage += f" (per response: answer {answers:,.0f}, reasoning {spent.reasoning_tokens / spent.requests:,.0f})"
+        usage += f" (per response: answers {answers:,.0f} tokens, reasoning {spent.reasoning_tokens / spent.requests:,.0f})"
     if billing is None and not spent.priced:
         return usage
     if spent.cost_usd is None:

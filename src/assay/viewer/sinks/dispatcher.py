@@ -164,6 +164,7 @@ def _build_progress_facts(counters: RunProgress) -> dict[str, Any]:
         "failures": dict(counters.failures),
         "tokens_read": counters.tokens.input_tokens,
         "tokens_written": counters.tokens.output_tokens,
+        "tokens_reasoning": counters.tokens.reasoning_tokens,
         "cost_usd": counters.tokens.cost_usd if counters.tokens.priced else None,
         "tasks": tasks,
     }

@@ -20,6 +20,8 @@ def build_progress_metrics(facts: Mapping[str, Any]) -> dict[str, float]:
         "run/tokens_read": facts["tokens_read"],
         "run/tokens_written": facts["tokens_written"],
     }
+    if facts.get("tokens_reasoning"):
+        numbers["run/tokens_reasoning"] = facts["tokens_reasoning"]
     if facts["cost_usd"] is not None:
         numbers["run/cost_usd"] = facts["cost_usd"]
     for name, task in facts["tasks"].items():

@@ -101,13 +101,18 @@ def format_tokens(count: TokenCount, seconds: float | None = None) -> str:
 
     >>> format_tokens(TokenCount(input_tokens=120_000, output_tokens=900, cost_usd=0.25, priced=3), 10.0)
     '120k+900 tokens (12.1k/s) $0.25'
+    >>> format_tokens(TokenCount(input_tokens=500, output_tokens=900, reasoning_tokens=850))
+    '500+900 tokens, 850 of them reasoning'
     """
     total = count.input_tokens + count.output_tokens
     if not total and not count.priced:
         return ""
     rate = f" ({format_count(total / seconds)}/s)" if seconds else ""
+    reasoning = (
+        f", {format_count(count.reasoning_tokens)} of them reasoning" if count.reasoning_tokens else ""
+    )
     cost = f" {format_dollars(count.cost_usd)}" if count.priced else " cost unknown" if count.unpriced else ""
-    return f"{format_count(count.input_tokens)}+{format_count(count.output_tokens)} tokens{rate}{cost}"
+    return f"{format_count(count.input_tokens)}+{format_count(count.output_tokens)} tokens{reasoning}{rate}{cost}"
 
 
 def build_progress_table(progress: RunProgress) -> RenderableType:

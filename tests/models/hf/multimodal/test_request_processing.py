@@ -239,6 +239,18 @@ def test_reasoning_is_separated_from_the_answer() -> None:
     )
 
 
+def test_the_chat_template_tells_where_reasoning_ends() -> None:
+    request = write(chat("What?"), max_gen_toks=12, until=[])
+    [unfinished, plain] = ask(
+        make_model(chat_template=f"{make_model().preview(request)}{{{{ '<think>' }}}}"),
+        [request, write(Prompt.of_text("What?"), 1, max_gen_toks=12, until=[])],
+    )
+    assert isinstance(unfinished, Response) and isinstance(plain, Response)
+    assert (unfinished.value, unfinished.finish) == ("", "length")
+    assert unfinished.reasoning and plain.value and plain.reasoning is None
+    assert unfinished.usage is not None and unfinished.usage.reasoning_tokens > 0
+
+
 def test_a_started_answer_continues_after_the_template() -> None:
     said = (Message("user", (picture(1), Text("What?"))), Message("assistant", (Text("It is"),)))
     assert make_model().preview(write(Prompt(said, chat=True))).endswith("<|im_start|>assistant\nIt is")

@@ -24,6 +24,7 @@ from assay.models.hf.multimodal.prompt_layout import MediaSettings, PromptLayout
 from assay.models.hf.multimodal.request_processing import GenerationLimits, RequestProcessor
 from assay.models.hf.multimodal.transcription import SpeechTranscriber
 from assay.models.presets import DEFAULT_PRESET, ModelPreset
+from assay.models.reasoning import ReasoningFormat, detect_format
 
 __all__ = ["MultimodalBackend"]
 
@@ -163,6 +164,7 @@ class MultimodalBackend:
             use_cache=self._options.use_cache,
             seed=self._arguments.seed,
             think_end=self._arguments.think_end_token or "",
+            reasoning_format=self._find_reasoning_format(),
         )
         limits = GenerationLimits(
             batch_size=batch_size,
@@ -170,6 +172,13 @@ class MultimodalBackend:
             ignored_stops=self._preset.ignored_stops,
         )
         self._request_processor = RequestProcessor(engine, batcher, self._layout, limits)
+
+    def _find_reasoning_format(self) -> ReasoningFormat | None:
+        """Return the marks around the reasoning of the model, if its chat template or its special tokens tell."""
+        processor = self._processor
+        own = getattr(processor, "chat_template", None) or getattr(processor.tokenizer, "chat_template", None)
+        text = own.get("default", "") if isinstance(own, dict) else own or ""
+        return detect_format(text, map(str, getattr(processor.tokenizer, "get_added_vocab", dict)()))
 
     def _make_transcriber(self, model: Any, batch_size: int) -> SpeechTranscriber:
         options = self._options

@@ -17,7 +17,8 @@ from assay.core.records.requests import Generate
 from assay.core.records.responses import Finish, LogProbability
 from assay.models.hf.multimodal.batches import Batch, Batcher, extend_inputs
 from assay.models.hf.sampling import sample_tokens, sampling_from_request
-from assay.models.tokens import StopStringDetector, cut_at_stops, split_thinking
+from assay.models.reasoning import ReasoningFormat, ReasoningSplitter, SplitText
+from assay.models.tokens import StopStringDetector, cut_at_stops
 
 __all__ = ["GeneratedText", "MultimodalEngine"]
 
@@ -44,6 +45,7 @@ class GeneratedText:
     prompt_tokens: int
     generated_tokens: int
     reasoning: str | None = None
+    reasoning_tokens: int = 0
 
 
 class MultimodalEngine:
@@ -57,7 +59,9 @@ class MultimodalEngine:
         use_cache: bool = True,
         seed: int = 0,
         think_end: str | int = "",
+        reasoning_format: ReasoningFormat | None = None,
     ) -> None:
+        """`reasoning_format`: the marks around the reasoning in chats; `think_end` replaces it."""
         self._model = model
         self._batcher = batcher
         self._use_cache = use_cache
@@ -65,6 +69,7 @@ class MultimodalEngine:
         self._think_end = (
             batcher.tokenizer.convert_ids_to_tokens(think_end) if isinstance(think_end, int) else think_end
         )
+        self._reasoning_format = reasoning_format
         self._sharing_works_for: dict[bool, bool] = {}
         ends = model.generation_config.eos_token_id
         own = batcher.tokenizer.eos_token_id
@@ -74,13 +79,25 @@ class MultimodalEngine:
     # --- generation --------------------------------------------------------------------------------
 
     def generate(
-        self, batch: Batch, requests: Sequence[Generate], *, stops: Sequence[str], max_new_tokens: int
+        self,
+        batch: Batch,
+        requests: Sequence[Generate],
+        prompts: Sequence[str],
+        *,
+        stops: Sequence[str],
+        max_new_tokens: int,
     ) -> list[GeneratedText]:
-        """Generate a text for every prompt of a batch. All requests have the same settings."""
+        """Generate a text for every prompt of a batch. All requests have the same settings.
+
+        `prompts`: the rendered prompts, which tell whether the reasoning has begun.
+        """
         import torch
         from transformers import StoppingCriteria, StoppingCriteriaList
 
-        detectors = [StopStringDetector(stops, self._decode, after=(self._think_end,)) for _ in requests]
+        splitters = [
+            self._make_splitter(request, text) for request, text in zip(requests, prompts, strict=True)
+        ]
+        detectors = [self._make_stop_detector(stops, splitter) for splitter in splitters]
         stopped = [0] * len(requests)  # the length at which a stop string was complete
 
         class _StopStringCriteria(StoppingCriteria):  # type: ignore[misc]
@@ -120,15 +137,51 @@ class MultimodalEngine:
             )
         width = batch.inputs["input_ids"].shape[1]
         rows = [row[: end or None][width:] for row, end in zip(output.tolist(), stopped, strict=True)]
-        return [self._build_text(row, stops, length) for row, length in zip(rows, batch.lengths, strict=True)]
+        return [
+            self._build_text(row, stops, length, splitter)
+            for row, length, splitter in zip(rows, batch.lengths, splitters, strict=True)
+        ]
 
-    def _build_text(self, row: list[int], stops: Sequence[str], prompt_tokens: int) -> GeneratedText:
+    def _make_splitter(self, request: Generate, prompt: str) -> ReasoningSplitter:
+        """Return how to separate the reasoning from the answer. Only chats have a reasoning format."""
+        known = self._reasoning_format if request.prompt.chat else None
+        return ReasoningSplitter.for_prompt(known, prompt, end_mark=self._think_end)
+
+    def _make_stop_detector(self, stops: Sequence[str], splitter: ReasoningSplitter) -> StopStringDetector:
+        """Return a detector that looks for stop strings in the answer, not in the reasoning before it."""
+        return StopStringDetector(
+            stops,
+            self._decode if splitter.format is None else self._decode_with_special,
+            after=splitter.end_marks,
+            can_begin=None if splitter.format is None or splitter.is_open else splitter.can_begin,
+        )
+
+    def _build_text(
+        self, row: list[int], stops: Sequence[str], prompt_tokens: int, splitter: ReasoningSplitter
+    ) -> GeneratedText:
         end = next((index for index, token in enumerate(row) if token in self._end_tokens), None)
         tokens = row if end is None else row[:end]
-        reasoning, whole = split_thinking(self._decode(tokens), self._think_end)
-        text = cut_at_stops(whole, stops)
-        finish: Finish = "stop" if end is not None or len(text) < len(whole) else "length"
-        return GeneratedText(text, finish, prompt_tokens, len(tokens) + (end is not None), reasoning)
+        found = self._split(tokens, splitter)
+        text = cut_at_stops(found.answer, stops)
+        finish: Finish = "stop" if end is not None or len(text) < len(found.answer) else "length"
+        reasoning_tokens = 0
+        if found.reasoning:
+            tokenizer = self._batcher.tokenizer
+            reasoning_tokens = len(tokenizer.encode(found.reasoning, add_special_tokens=False))
+        generated_tokens = len(tokens) + (end is not None)
+        return GeneratedText(text, finish, prompt_tokens, generated_tokens, found.reasoning, reasoning_tokens)
+
+    def _split(self, tokens: list[int], splitter: ReasoningSplitter) -> SplitText:
+        if splitter.format is None:
+            return splitter.split(self._decode(tokens))
+        found = splitter.split(self._decode_with_special(tokens))  # marks can be special tokens
+        answer = found.answer
+        for name in self._batcher.tokenizer.all_special_tokens:
+            answer = answer.replace(name, "")
+        return SplitText(answer, found.reasoning, found.is_finished)
+
+    def _decode_with_special(self, tokens: list[int]) -> str:
+        return str(self._batcher.tokenizer.decode(tokens, clean_up_tokenization_spaces=False))
 
     def _decode(self, tokens: list[int]) -> str:
         """Decode tokens without special tokens, except where the end mark of the reasoning is one."""

@@ -120,7 +120,11 @@ class RequestProcessor:
             first_requests = [row.requests[0] for row in rows]
             started = time.monotonic()
             texts = self._engine.generate(
-                self._build_batch(rows), first_requests, stops=stops, max_new_tokens=limit
+                self._build_batch(rows),
+                first_requests,
+                [row.inputs.text for row in rows],
+                stops=stops,
+                max_new_tokens=limit,
             )
             seconds = (time.monotonic() - started) / len(rows)
             for row, generated in zip(rows, texts, strict=True):
@@ -267,7 +271,12 @@ class RequestProcessor:
 
 
 def _build_response(request: Generate, generated: GeneratedText, seconds: float, truncated: int) -> Response:
-    usage = Usage(generated.prompt_tokens, generated.generated_tokens, truncated_tokens=truncated)
+    usage = Usage(
+        generated.prompt_tokens,
+        generated.generated_tokens,
+        reasoning_tokens=generated.reasoning_tokens,
+        truncated_tokens=truncated,
+    )
     return Response(
         request_id=request.id,
         value=generated.text,

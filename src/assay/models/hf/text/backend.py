@@ -133,8 +133,10 @@ class TextBackend:
                 tokens, truncated = kept.context, kept.truncated
             else:
                 (whole,) = self._tokenizer.prompt_encoder([text])
-                _, limit, budget = self._find_limits(request, text)
-                tokens, truncated = self._fit_prompt(whole, limit + (budget or 0))
+                splitter, limit, budget = self._find_limits(request, text)
+                tokens, truncated = self._fit_prompt(
+                    whole, limit + self._count_reasoning_tokens(splitter, budget)
+                )
         except Unanswerable:
             return None  # the run reports it as a failure
         if not truncated:
@@ -217,7 +219,9 @@ class TextBackend:
                 continue
             splitter, limit, budget = self._find_limits(request, text)
             try:
-                fitted, truncated = self._fit_prompt(tokens, limit + (budget or 0))
+                fitted, truncated = self._fit_prompt(
+                    tokens, limit + self._count_reasoning_tokens(splitter, budget)
+                )
             except Unanswerable as error:
                 found.failures.append(_failure(request, str(error)))
                 continue
@@ -241,6 +245,12 @@ class TextBackend:
         limit = self._arguments.max_gen_toks if limit is None else limit
         splitter = self._tokenizer.make_splitter(request.prompt, text)
         return splitter, limit, request.settings.thinking_budget if splitter.format is not None else None
+
+    def _count_reasoning_tokens(self, splitter: ReasoningSplitter, budget: int | None) -> int:
+        """Return the tokens that a thinking budget adds to the token limit of the answer: the budget and the end mark."""
+        if budget is None or splitter.format is None:
+            return 0
+        return max(1, budget) + len(self._tokenizer.encode([splitter.format.closing_text], False)[0])
 
     @property
     def _max_length(self) -> int:

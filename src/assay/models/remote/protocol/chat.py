@@ -224,6 +224,7 @@ def _parse_choice(choice: Mapping[str, Any]) -> Choice:
     reasoning = message.get("reasoning_content") or message.get("reasoning") or None
     text = message.get("content")
     if isinstance(text, Sequence) and not isinstance(text, str):
+        reasoning = reasoning or _join_thinking_pieces(text) or None
         text = "".join([str(piece.get("text", "")) for piece in text])
     if refusal := message.get("refusal"):
         return Choice(text or str(refusal), "refused", reasoning)
@@ -238,6 +239,19 @@ def _parse_choice(choice: Mapping[str, Any]) -> Choice:
     logprobs = choice.get("logprobs")
     thought = reasoning if isinstance(reasoning, str) else None
     return Choice(text, finish, thought, parse_tokens(logprobs) if logprobs else None)
+
+
+def _join_thinking_pieces(pieces: Sequence[Mapping[str, Any]]) -> str:
+    """Return the reasoning among the pieces of a message, as Mistral sends it.
+
+    >>> _join_thinking_pieces([{"type": "thinking", "thinking": [{"type": "text", "text": "7?"}]}, {"type": "text", "text": "42"}])
+    '7?'
+    """
+    thoughts = [piece["thinking"] for piece in pieces if piece.get("thinking")]
+    return "".join(
+        one if isinstance(one, str) else "".join([str(part.get("text", "")) for part in one])
+        for one in thoughts
+    )
 
 
 def parse_tokens(value: Any) -> Tokens | None:

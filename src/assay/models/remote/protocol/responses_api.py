@@ -95,9 +95,10 @@ def parse_responses_reply(value: Any) -> ParsedReply:
     """
     raise_reported_error(value)
     finish = _read_finish_reason(value)
-    texts, thoughts, refusals, messages = [], [], [], 0
+    texts, thoughts, refusals, messages, has_reasoning = [], [], [], 0, False
     for item in value["output"]:
         if item["type"] == "reasoning":
+            has_reasoning = True
             pieces = [*(item.get("summary") or ()), *(item.get("content") or ())]
             thoughts += [str(piece.get("text", "")) for piece in pieces]
         elif item["type"] == "message":
@@ -107,12 +108,15 @@ def parse_responses_reply(value: Any) -> ParsedReply:
                     refusals.append(str(piece.get("refusal", "")))
                 else:
                     texts.append(str(piece["text"]))
-    if not messages and finish not in ("length", "refused"):
+    if not (messages or has_reasoning) and finish not in ("length", "refused"):
         raise BadReply('unexpected response format: no "message" in "output"')
     text = "".join(texts) or "".join(refusals)
     if not (text or finish or thoughts):
         raise BadReply("unexpected response format: neither text nor `status`")
-    choice = Choice(text, "refused" if refusals else finish, "\n".join(thoughts) or None)
+    hidden = (
+        "" if has_reasoning and not text else None
+    )  # the service reasoned, and shows neither reasoning nor answer
+    choice = Choice(text, "refused" if refusals else finish, "\n".join(thoughts) or hidden)
     return ParsedReply((choice,), parse_usage(value.get("usage")), str(value.get("model") or ""), "")
 
 

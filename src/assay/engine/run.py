@@ -128,7 +128,9 @@ class _RunStream:
         self.held: dict[str, list[OpenDocument]] = {}
         """Complete documents of tasks whose filters look across all documents."""
 
-        self.services = ModelServices(journal, cache, progress, plan.judges, plan.programs, self.ledger)
+        self.services = ModelServices(
+            journal, cache, progress, plan.judges, plan.programs, self.ledger, model=plan.model
+        )
         plan.programs.wait = executor.wait
         self.judge_context = JudgeContext(self.services, executor, plan.default_judges)
         self.dispatcher = JudgeDispatcher(plan, executor, self.random_states, self.judge_context)
@@ -276,6 +278,7 @@ class _RunStream:
             await self.services.open()
             await open_model(self.plan.model)
             self.model_is_open = True
+            await self.services.probe_calls.record()
             self.progress.stage = "ask"
             await ask(self.plan.model, self.backlog, self._receive, self.unsaved, self.account.admit)
 

@@ -14,7 +14,6 @@ from assay.core.errors import InvalidOption
 from assay.core.installation import assay_version
 from assay.core.options.parsing import parse_arguments
 from assay.core.options.run_spec import RunSpec
-from assay.core.ports import SupportsProbing
 from assay.core.records.codec import to_plain
 from assay.core.secrets import (
     redact_assignments,
@@ -24,6 +23,7 @@ from assay.core.secrets import (
 )
 from assay.engine.planning.records import Plan, PlannedTask
 from assay.engine.running.cost_ledger import get_billing_name
+from assay.engine.running.probe_calls import count_probe_calls
 from assay.models.prices import load_prices
 from assay.scoring.pipelines import Pipeline
 from assay.tasks.files.helper_functions import HelperFunction
@@ -99,12 +99,7 @@ def describe_billing(plan: Plan) -> dict[str, Any]:
 def _count_probe_calls(plan: Plan) -> dict[str, int]:
     """Return the calls that found out what a server supports; the model has an empty name, judges their own."""
     models = {"": plan.model, **{key: judge.model for key, judge in plan.judges.items()}}
-    counts = {
-        name: int(model.seen.get("probe_calls", 0))
-        for name, model in models.items()
-        if isinstance(model, SupportsProbing)
-    }
-    return {name: count for name, count in counts.items() if count}
+    return {name: count for name, model in models.items() if (count := count_probe_calls(model))}
 
 
 def describe_sandbox(plan: Plan) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from assay.core.secrets import redact
 from assay.engine.planning.records import PlannedJudge
 from assay.engine.running.cost_ledger import CostAccount, CostLedger
 from assay.engine.running.model_queue import Backlog, UnsavedAnswerLimiter, ask
+from assay.engine.running.probe_calls import ProbeCallRecorder
 from assay.models.prices import PriceTable
 from assay.sandboxes.program_runner import ProgramRunner
 from assay.store.cache.response_cache import ResponseSource
@@ -50,7 +51,13 @@ class ModelServices:
         judges: Mapping[str, PlannedJudge],
         programs: ProgramRunner | None = None,
         ledger: CostLedger | None = None,
+        *,
+        model: Model | None = None,
     ) -> None:
+        models = {"": model} if model is not None else {}
+        self.probe_calls = ProbeCallRecorder(
+            journal, {**models, **{name: judge.model for name, judge in judges.items()}}
+        )
         self._programs = programs
         self._ledger = ledger or CostLedger(PriceTable())
         self._journal = journal
@@ -71,6 +78,7 @@ class ModelServices:
             seat = f"{name} ({number})"
         if seat not in self._clients:
             self._clients[seat] = _JudgeClient(seat, model, digest, self, self._ledger.account(model))
+            self.probe_calls.add(seat, model)
         return seat
 
     def traits(self, name: str) -> Traits:
@@ -120,6 +128,7 @@ class ModelServices:
         self._closed = True
         for client in self._clients.values():
             await client.close()
+        self.run_in_background(self.probe_calls.record())
         await asyncio.gather(*self._writes, return_exceptions=True)
 
     # --- for the judge clients ---------------------------------------------------------------------
@@ -199,8 +208,12 @@ class _JudgeClient:
     async def open(self) -> None:
         """Open the judge once."""
         if self._opening is None:
-            self._opening = asyncio.get_running_loop().create_task(open_model(self.model))
+            self._opening = asyncio.get_running_loop().create_task(self._open())
         await asyncio.shield(self._opening)
+
+    async def _open(self) -> None:
+        await open_model(self.model)
+        await self._services.probe_calls.record()
 
     async def put(self, request: Generate, mark: str) -> None:
         if self._broken is not None:

@@ -72,6 +72,7 @@ class BatchModel:
         self._endpoint: Endpoint | None = None
         self._probe_lock = asyncio.Lock()
         self._probed = False
+        self._probe_calls = 0
         self._answered: set[str] = set()
         """Requests whose answers were returned; the run stores them before it closes the model."""
 
@@ -108,8 +109,8 @@ class BatchModel:
 
     @property
     def seen(self) -> Mapping[str, Any]:
-        """Empty: the capabilities of the service are known."""
-        return {}
+        """The number of calls that found out which settings the service rejects, before the first batch."""
+        return {"probe_calls": self._probe_calls} if self._probe_calls else {}
 
     async def open(self) -> None:
         """Read the key and clean up the submission log."""
@@ -187,7 +188,9 @@ class BatchModel:
         lines: list[BatchLine] = []
         async with self._probe_lock:
             if requests and not self._probed:
+                before = endpoint.posts
                 await self.service.probe_settings(endpoint)
+                self._probe_calls += endpoint.posts - before
                 self._probed = True
         for request in requests:
             try:

@@ -39,7 +39,7 @@ def put_dataset(
     name: str,
     rows: Sequence[Mapping[str, Any]],
     *,
-    split: str = "test",
+    split: str | tuple[str, ...] = "test",
     config: str = "",
     features: Mapping[str, Any],
 ) -> None:
@@ -50,16 +50,11 @@ def put_dataset(
     folder = root / name / (config or "data")
     folder.mkdir(parents=True)
     table = datasets.Dataset.from_list([dict(row) for row in rows], features=datasets.Features(features))
-    table.to_parquet(str(folder / f"{split}-00000-of-00001.parquet"))
-    card = f"""---
-configs:
-- config_name: {config or "default"}
-  data_files:
-  - split: {split}
-    path: {folder.name}/{split}-*.parquet
----
-"""
-    (root / name / "README.md").write_text(card, "utf-8")
+    card = ["---", "configs:", f"- config_name: {config or 'default'}", "  data_files:"]
+    for one in (split,) if isinstance(split, str) else split:
+        table.to_parquet(str(folder / f"{one}-00000-of-00001.parquet"))
+        card += [f"  - split: {one}", f"    path: {folder.name}/{one}-*.parquet"]
+    (root / name / "README.md").write_text("\n".join([*card, "---", ""]), "utf-8")
 
 
 def put_configs(

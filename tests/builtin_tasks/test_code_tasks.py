@@ -68,6 +68,7 @@ def test_nothing_is_asked_where_nobody_allowed_to_run_programs(task: str, hub: P
 def test_a_completion_passes_when_the_tests_do(hub: Path, tmp_path: Path) -> None:
     results, asked = run(lambda request: "    return a + b\n", "humaneval", hub, tmp_path)
     assert results["pass@1,create_test"] == 0.5
+    assert not any(key.startswith("pass_at_k") for key in results), "the function names its scores itself"
     assert asked[0].prompt.text == HUMANEVAL[0]["prompt"]
 
 

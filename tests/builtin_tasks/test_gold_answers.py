@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +16,18 @@ from tests.builtin_tasks.test_math import ROWS as MATH
 from tests.builtin_tasks.test_mme import FEATURES as MME_FEATURES
 from tests.builtin_tasks.test_mme import ROWS as MME
 from tests.builtin_tasks.test_mmmu import ROWS as MMMU
+from tests.builtin_tasks.test_mmsearch import ROWS as MMSEARCH
+from tests.builtin_tasks.test_mmsearch import put_index, put_questions
 from tests.builtin_tasks.test_seedbench import put_rows as put_seedbench
+from tests.builtin_tasks.test_videomme import put_videos
 
 import assay
+from assay.builtin_tasks.bfcl.utils import REPOSITORY as BFCL
 from assay.checks.checker import CheckOptions, check_tasks
 from assay.core.records.requests import Request
 from assay.models.oracle import OracleModel
 from assay.tasks.files.selection import select_tasks
 
-SEPARATE = {
-    "videomme": "needs videos: test_videomme.py",
-    "mmsearch_end2end": "needs an index: test_mmsearch.py",
-    "firststeps_ifeval": "has no target: test_firststeps.py",
-    "humaneval_64": "humaneval with 64 programs a document: test_code_tasks.py",
-    "mathvision_test": "mathvision_testmini with another split",
-}
 LETTERS = {"input": "Which one?\nOptions:\n(A) a ball\n(B) a box", "target": "(B)"}
 BBH: dict[str, dict[str, str]] = {
     "boolean_expressions": {"input": "not ( True ) is", "target": "False"},
@@ -60,9 +58,7 @@ SAME_TEMPLATE = {"hyperbaton", "snarks"}
 TASKS = [
     name
     for name in sorted(builtin_index().names("task"))
-    if name not in SEPARATE
-    and not name.startswith("bfcl")  # tool calls: their own tests compare recorded verdicts
-    and (not name.startswith("mmlu_") or name.removeprefix("mmlu_") in MMLU)
+    if (not name.startswith("mmlu_") or name.removeprefix("mmlu_") in MMLU)
     and (not name.startswith("bbh_") or name.removeprefix("bbh_cot_zeroshot_") in {*BBH, *SAME_TEMPLATE})
 ]
 
@@ -74,9 +70,18 @@ def list_configs(prefix: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Small datasets for every built-in task that reads one."""
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Small datasets for every built-in task that reads one, and an index for the task that searches."""
     root = tmp_path_factory.mktemp("hub")
+    put_index(root / "index")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MMSEARCH_INDEX", str(root / "index"))
+        patch.setenv("HF_HOME", str(root / "home"))
+        put_datasets(root)
+        yield root
+
+
+def put_datasets(root: Path) -> None:
     lay_out(root)
     put_configs(root, "openai/openai_humaneval", {"openai_humaneval": {"test": HUMANEVAL}})
     put_configs(root, "google-research-datasets/mbpp", {"full": {"test": MBPP}})
@@ -96,8 +101,30 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {name: {"test": [question], "dev": [question] * 6} for name in list_configs("mmlu_")},
     )
     put_configs(root, "google/IFEval", {"default": {"train": IFEVAL}})
+    put_functions(root)
     put_pictures(root)
-    return root
+    put_videos(root, ["clip0"])
+    put_questions(root)
+
+
+def put_functions(root: Path) -> None:
+    """Questions of BFCL: one function, and an answer in the language of the category."""
+    folder = root / BFCL
+    (folder / "possible_answer").mkdir(parents=True)
+    for category in (name.removeprefix("bfcl_") for name in TASKS if name.startswith("bfcl_")):
+        kind = "String" if "java" in category else "string"
+        parameters = {"type": "dict", "properties": {"base": {"type": kind}}, "required": ["base"]}
+        question = [[{"role": "user", "content": f"The area of {category}?"}]]
+        row = {
+            "id": f"{category}_0",
+            "question": question,
+            "function": [{"name": "area", "parameters": parameters}],
+        }
+        (folder / f"BFCL_v4_{category}.json").write_text(json.dumps(row) + "\n", "utf-8")
+        if "relevance" not in category:
+            truth = [{"area": {"base": [base]}} for base in ("ten", "two")[: 1 + ("parallel" in category)]]
+            answer = json.dumps({"id": f"{category}_0", "ground_truth": truth})
+            (folder / "possible_answer" / f"BFCL_v4_{category}.json").write_text(answer + "\n", "utf-8")
 
 
 def put_pictures(root: Path) -> None:
@@ -124,7 +151,7 @@ def put_pictures(root: Path) -> None:
         decoded_image="image",
     )
     row = {**problem, "subject": "counting", "decoded_image": picture(3)}
-    put_dataset(root, "MathLLMs/MathVision", [row], features=features, split="testmini")
+    put_dataset(root, "MathLLMs/MathVision", [row], features=features, split=("testmini", "test"))
     put_seedbench(root, [1, 2])
 
 
@@ -161,6 +188,11 @@ def complete_answer(request: Request, targets: Sequence[Any]) -> str | None:
         return f" That is 1 + 1 = {targets[0]}."
     if task == "ifeval":
         return "There are none."
+    if task == "firststeps_ifeval":
+        return ("please go and vote, my friend.", "WE ARE GIFTED AND YOU ARE NOT")[document]
+    if task == "mmsearch_end2end":
+        row, round_ = MMSEARCH[document], request.index
+        return str((row["gt_requery"], "<Website 1>", row["gt_answer"])[round_])
     if task == "truthfulqa_gen":
         return f"{TRUTHFULQA['generation']['validation'][document]['best_answer']}."
     return None
@@ -193,6 +225,7 @@ BEST = {
     "bits_per_byte": 0.0,
     "mathvision_standard_eval": 100.0,
     "mme_perception_score": 200.0,
+    "videomme_perception_score": 100.0,
     **{f"{measure}_max": 100.0 for measure in ("bleu", "rouge1", "rouge2", "rougeL")},
 }
 """The best values of metrics whose best value is not 1."""

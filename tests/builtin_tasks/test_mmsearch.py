@@ -57,11 +57,15 @@ ROWS: list[dict[str, Any]] = [
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Three pages, one with a screenshot of 1,100 lines."""
     folder = tmp_path / "index"
+    put_index(folder)
+    monkeypatch.setenv("MMSEARCH_INDEX", str(folder))
+    return folder
+
+
+def put_index(folder: Path) -> None:
     folder.mkdir()
     picture(7, (4, 1100)).save(folder / "tower.png")
     (folder / "pages.jsonl").write_text("".join(json.dumps(page) + "\n" for page in PAGES))
-    monkeypatch.setenv("MMSEARCH_INDEX", str(folder))
-    return folder
 
 
 def put_questions(root: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,14 +76,19 @@ def rows() -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def test_a_run_reports_per_cent_and_every_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+def put_videos(root: Path, names: Sequence[str]) -> None:
+    """The questions, and these videos."""
+    pytest.importorskip("av", reason="videos are written with the `av` package")
     texts = [name for name in rows()[0] if name != "options"]
     features = columns(**dict.fromkeys(texts, "string"), options="string[]")
-    pytest.importorskip("av", reason="videos are written with the `av` package")
-    put_dataset(tmp_path, "lmms-eval/Video-MME", rows(), features=features)
-    for name in ("clip0", "clip1"):  # clip2 is missing
-        write_video(tmp_path / "lmms-eval/Video-MME/data" / f"{name}.mp4")
+    put_dataset(root, "lmms-eval/Video-MME", rows(), features=features)
+    for name in names:
+        write_video(root / "lmms-eval/Video-MME/data" / f"{name}.mp4")
+
+
+def test_a_run_reports_per_cent_and_every_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    put_videos(tmp_path, ["clip0", "clip1"])  # clip2 is missing
     said = iter(["A", "It is B", "C", "A"])  # wanted: A, B, C, D; and two without a video
     results, asked = run_task("videomme", tmp_path, lambda request: next(said))
     assert results["videomme_perception_score,none"] == 75.0

@@ -222,6 +222,12 @@ class Scorer:
                     return self.metrics[call.name]
         return MetricReport("mean", None, "")
 
+    def may_return_mapping(self, metric: str) -> bool:
+        """Return whether a declared metric may report several scores under other names."""
+        return self._process is None and any(
+            call.name == metric and _may_return_mapping(call.function) for call in self._calls
+        )
+
     def _inherit(self, key: str, metric: str) -> None:
         self.metrics.setdefault(key, self.metrics[metric])
 

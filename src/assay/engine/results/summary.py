@@ -144,7 +144,11 @@ def estimate_task(
         keys = [(pipeline, metric) for pipeline in pipelines for metric in order]
     elif declared:
         found = {metric for _, metric in keys}
-        keys += [(next(iter(pipelines)), metric) for metric in order if metric not in found]
+        keys += [
+            (next(iter(pipelines)), metric)
+            for metric in order
+            if metric not in found and not (found and planned.scorer.may_return_mapping(metric))
+        ]
     return [
         _estimate(
             name,

@@ -101,15 +101,18 @@ def kill_on_slow_disk(
     kill_after: int = 300,
     documents: int = 1000,
     replicas: int = 0,
+    blocking_ms: int = 0,
 ) -> SlowDiskCounts:
     """Kill a run after so many answers, complete it on a fast disk, and compare the calls with the journal."""
     runner = CommandRunner(folder)
     shim = build_shim(folder)
     rows = [{"question": f"What is {n} - {n} + {n % 4}?", "answer": str(n % 4)} for n in range(documents)]
     task = str(write_task(folder / "tasks", rows=rows))
-    model = (
+    model: dict[str, object] = (
         {"window": 4, "delay_ms": 20} if replicas else {"window": 1, "in_flight": in_flight, "delay_ms": 20}
     )
+    if blocking_ms:
+        model = {"window": 64, "delay_ms": blocking_ms, "blocking": True}
     options = ["--replicas", str(replicas)] if replicas else []
     command = runner.build_command("--tasks", task, *options, "--no_cache", "--output_path", "out", **model)
     fast = dict(runner.environment)
@@ -128,8 +131,10 @@ def kill_on_slow_disk(
     assert len(calls) == documents == _count_responses(runner)
     assert max(calls.values()) <= 2, "nothing is requested more than once again"
     again = sum(count - 1 for count in calls.values())
-    if replicas:
-        in_flight = replicas * 2 * 4 * int(model["window"])  # per replica two windows, each merged from four
+    if replicas and not blocking_ms:
+        in_flight = replicas * 2 * 4 * 4  # per replica two windows, each merged from four
+    elif replicas:
+        in_flight = 2 * replicas  # requests that a replica has not answered are not lost
     bound = in_flight + (32 if replicas else max(32, 2 * in_flight))
     return SlowDiskCounts(
         in_flight=in_flight, bound=bound, answered=len(answered), stored=stored, asked_again=again

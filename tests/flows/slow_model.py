@@ -7,6 +7,7 @@ package. What it says depends on the request alone, so every process says the sa
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -19,7 +20,8 @@ from assay.core.records.responses import Failure, LogProbability, Outcome, Respo
 class SlowModel:
     """Answers from a hash of the request. `broken` names a file: while it exists, some requests fail.
 
-    `hold` names another: while it exists, a process waits after it has answered `free` requests.
+    `hold` names another: while it exists, a process waits after it has answered `free` requests. `blocking` models wait without
+    giving the event loop a turn.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class SlowModel:
         likelihood: bool = True,
         hold: str = "",
         free: int = 1,
+        blocking: bool = False,
     ) -> None:
         self._log = Path(log)
         self._delay_s = delay_ms / 1000
@@ -43,6 +46,7 @@ class SlowModel:
         self._likelihood = likelihood
         self._hold = Path(hold) if hold else None
         self._free = free
+        self._blocking = blocking
 
     @property
     def name(self) -> str:
@@ -65,7 +69,10 @@ class SlowModel:
 
     async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
         for request in window:
-            await asyncio.sleep(self._delay_s)
+            if self._blocking:
+                time.sleep(self._delay_s)
+            else:
+                await asyncio.sleep(self._delay_s)
             for part in request.prompt.media:
                 part.load()
             self._note(request.id)

@@ -38,6 +38,8 @@ SLOW_DISKS: tuple[dict[str, int], ...] = (
     {"fsync_ms": 1500, "in_flight": 64},
     {"fsync_ms": 6000, "in_flight": 24, "kill_after": 400},
     {"fsync_ms": 1500, "replicas": 2, "kill_after": 150, "documents": 400},
+    {"fsync_ms": 0, "replicas": 2, "kill_after": 26, "documents": 120, "blocking_ms": 100},
+    {"fsync_ms": 0, "replicas": 2, "kill_after": 100, "documents": 200, "blocking_ms": 100},
 )
 
 
@@ -140,6 +142,8 @@ class Soak:
                 return f"{found.in_flight} | {found.answered} | {found.stored} | {found.lost} | {found.bound}"
 
             name = f"{disk['fsync_ms']} ms" + (f", {disk['replicas']} replicas" if "replicas" in disk else "")
+            if "blocking_ms" in disk:
+                name += f" that block for {disk['blocking_ms']} ms per answer"
             yield self.attempt(name, work)
 
 
@@ -190,7 +194,8 @@ in flight.""",
         "Slow disk",
         """\
 `fsync` of the journal takes this long. The run is killed with `kill -9` while it asks, and completed on a fast disk. At most the
-requests in flight and one batch of answers may be lost: 32 answers, or twice the calls in flight.""",
+requests in flight and one batch of answers may be lost: 32 answers, or twice the calls in flight. Replicas that block their event loop
+while they compute have one request in flight each, and one whose answer is on its way.""",
         "fsync | requests in flight | answers before the kill | stored | lost | bound | time",
         lambda soak, points: soak.run_slow_disks(),
     ),

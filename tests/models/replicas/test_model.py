@@ -30,9 +30,10 @@ from assay.testing import MODEL_CHECKS
 
 
 class NearReplica:
-    """A worker in this process."""
+    """A worker in this process. Between two calls, the event loop turns several times, as with Ray."""
 
-    def __init__(self) -> None:
+    def __init__(self, turns: int = 0) -> None:
+        self.turns = turns
         self.busy_s, self.numbers = 0.0, itertools.count()
         self.worker = ReplicaWorker(capture_environment(), fetch=lambda payload: payload)
 
@@ -48,6 +49,8 @@ class NearReplica:
                 raise report.error
             if not report.more:
                 return
+            for _ in range(self.turns):
+                await asyncio.sleep(0)
             report = unpack_report(await self.worker.more(number))
 
     async def release(self) -> None:
@@ -94,9 +97,10 @@ class BlockingModel(DummyModel):
             yield outcome
 
 
-def test_a_model_that_blocks_the_event_loop_reports_its_answers_meanwhile() -> None:
+@pytest.mark.parametrize("turns", [0, 20])
+def test_a_model_that_blocks_the_event_loop_reports_its_answers_meanwhile(turns: int) -> None:
     async def work() -> list[int]:
-        replica = NearReplica()
+        replica = NearReplica(turns)
         model = BlockingModel()
         spec = ReplicaSpec(
             make_model=BlockingModel,

@@ -37,6 +37,9 @@ _POLL_INTERVAL_S = 0.5
 _COLLECT_INTERVAL_S = 0.1
 """Outcomes are collected for this long and sent together."""
 
+_PAUSE_S = 0.002
+"""A pause of a model that blocks the event loop. Sending a report and receiving the next call takes several turns of the loop."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessEnvironment:
@@ -177,7 +180,7 @@ async def _collect_outcomes(
                 found.append(outcome)
                 some.set()
                 if time.monotonic() - last_pause > _COLLECT_INTERVAL_S / 2:
-                    await asyncio.sleep(0)  # the model may block the event loop while it computes
+                    await asyncio.sleep(_PAUSE_S)  # the model may block the event loop while it computes
                     last_pause = time.monotonic()
         finally:
             some.set()

@@ -203,3 +203,38 @@ def test_a_killed_run_ends_with_the_same_documents(tmp_path: Path) -> None:
     finished = runner.finish(command)
     assert finished.returncode == 0, finished.stderr
     assert read_tables(runner.find_run_folder("stopped")) == expected
+
+
+def test_clustered_documents_are_asked_in_whole_clusters(tmp_path: Path) -> None:
+    """Passages of one to seven questions; a model reads a passage right or wrong."""
+    passages = [f"p{n}" for n in range(150) for _ in range(1 + n % 7)]
+    rows = [{**row, "passage": {"id": name}} for row, name in zip(ROWS, passages, strict=False)]
+    misread = {f"p{n}" for n in range(150) if random.Random(n).random() < 0.1}
+
+    def answer(request: Any) -> str:
+        return "?" if passages[request.document] in misread else str(request.document + 1)
+
+    task = write_task(tmp_path, "sums", rows, cluster_key="passage.id")
+    plan = assay.plan(model=make_model(answer), tasks=[str(task)], stop_when="ci<=12")
+    assert any(
+        "watches exact_match of sums, in whole clusters of `passage.id`" in note for note in plan.notes
+    )
+    run = run_task(tmp_path, answer, task, stop_when="ci<=12")
+    about = run.facts["stopped"]["sums"]
+    assert about["reached"] and about["asked"] < len(rows)
+    asked = set(read_prompts(run))
+    complete = {passages[one] for one in asked}
+    assert asked == {index for index in range(len(rows)) if passages[index] in complete}
+    assert (about["clusters"], about["clusters_asked"]) == (len(set(passages[:600])), len(complete))
+    assert about["method"] == "betting, whole clusters"
+    assert f"in {len(complete)} of {about['clusters']} clusters" in " ".join(run.table().split())
+    whole = run_task(tmp_path, answer, task)
+    assert about["low"] <= whole.estimates[0].value <= about["high"]
+
+
+def test_a_stop_rule_applies_to_the_documents_that_the_run_selects(tmp_path: Path) -> None:
+    task = write_task(tmp_path, "sums", ROWS)
+    run = run_task(tmp_path, lambda request: "?", task, stop_when="ci<=6", offset=300, limit=200)
+    about = run.facts["stopped"]["sums"]
+    assert about["reached"] and about["documents"] == 200
+    assert 32 <= len(read_prompts(run)) == about["asked"] and min(read_prompts(run)) >= 300

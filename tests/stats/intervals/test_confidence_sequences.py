@@ -100,3 +100,65 @@ def test_a_finite_benchmark_is_known_sooner_than_an_endless_one() -> None:
     for sequence in (finite, endless):
         sequence.add(scores[:360])
     assert finite.interval.half_width < 0.5 * endless.interval.half_width
+
+
+def draw_clusters(draw: np.random.Generator, equal: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The sums and sizes of 60 clusters whose documents are nearly all right or nearly all wrong."""
+    sizes = np.full(60, 10) if equal else draw.integers(1, 30, 60)
+    return draw.binomial(sizes, draw.beta(0.4, 0.3, 60)).astype(float), sizes.astype(float)
+
+
+@pytest.mark.parametrize("equal", [True, False])
+def test_whole_clusters_miss_the_truth_no_more_often_than_promised(equal: bool) -> None:
+    """2,000 orders of 60 clusters, looked at after each. Betting on their documents one by one misses too often."""
+    draw, games = np.random.default_rng(11 + equal), 2000
+    sums, sizes = draw_clusters(draw, equal)
+    population, truth = int(sizes.sum()), sums.sum() / sizes.sum()
+    orders = draw.permuted(np.tile(np.arange(60), (games, 1)), axis=1)
+    below, above = (
+        BettingMartingale(np.full(games, mean), population, 0.025, target=0.05, sizes=sizes[orders])
+        for mean in (truth, 1 - truth)
+    )
+    single = BettingMartingale(np.full(games, truth), population, 0.05, target=0.05)
+    missed, naive = np.zeros(games, dtype=bool), np.zeros(games, dtype=bool)
+    for step in range(59):
+        chosen = orders[:, step]
+        below.add(sums[chosen])
+        above.add(sizes[chosen] - sums[chosen])
+        missed |= below.ruled_out | above.ruled_out
+    if equal:  # documents in the order of their clusters, as if they were independent
+        for step in range(300):
+            chosen = orders[:, step // 10]
+            single.add((step % 10 < sums[chosen]).astype(float))
+            naive |= single.ruled_out
+        assert naive.mean() > 0.15
+    assert missed.mean() <= 0.055
+
+
+def test_clusters_of_one_document_are_documents() -> None:
+    scores = (np.random.default_rng(12).random(200) < 0.7).astype(float).tolist()
+    plain, clustered = ConfidenceSequence(200), ConfidenceSequence(200, cluster_sizes=[1] * 200)
+    plain.add(scores[:150])
+    clustered.add(scores[:150])
+    assert clustered.interval.low == pytest.approx(plain.interval.low)
+    assert clustered.interval.high == pytest.approx(plain.interval.high)
+    assert clustered.interval.method == "betting, whole clusters"
+
+
+def test_only_complete_clusters_change_the_interval_and_the_last_one_closes_it() -> None:
+    draw = np.random.default_rng(13)
+    sizes = draw.integers(1, 12, 50).tolist()
+    scores = [float(draw.random() < level) for size in sizes for level in [draw.beta(3, 1)] * size]
+    sequence = ConfidenceSequence(len(scores), cluster_sizes=sizes)
+    sequence.add(scores[: sum(sizes[:30])])
+    before = sequence.interval
+    assert 0 < before.low < np.mean(scores) < before.high < 1
+    start = sum(sizes[:30])
+    assert sizes[30] > 1
+    sequence.add(scores[start : start + 1])
+    assert sequence.interval == before
+    sequence.add(scores[start + 1 :])
+    assert sequence.interval.low == pytest.approx(np.mean(scores))
+    assert sequence.interval.half_width == pytest.approx(0.0, abs=1e-9)
+    with pytest.raises(AssayError, match="add up"):
+        ConfidenceSequence(10, cluster_sizes=[3, 3])

@@ -87,11 +87,18 @@ def list_stop_warnings(rule: StopRule, tasks: Mapping[str, PlannedTask]) -> list
         else:
             scale = "" if one.limits == (0.0, 1.0) else f" between {one.limits[0]:g} and {one.limits[1]:g}"
             shown = one.metric if one.pipeline == "none" else f"{one.metric} ({one.pipeline})"
-            by_metric.setdefault(shown + scale, []).append(name)
+            key = tasks[name].spec.cluster_key
+            units = f", in whole clusters of `{key}`" if key and _is_column(tasks[name], key) else ""
+            by_metric.setdefault(shown + scale, []).append(name + units)
     return [
         *(f"{_format_names(names)}: --stop_when does not apply: {why}" for why, names in by_reason.items()),
         *(f"--stop_when watches {metric} of {_format_names(names)}" for metric, names in by_metric.items()),
     ]
+
+
+def _is_column(planned: PlannedTask, key: str) -> bool:
+    """Whether a (dotted) key starts with a column of the task."""
+    return key.partition(".")[0] in planned.task.columns
 
 
 def _format_names(tasks: Sequence[str]) -> str:

@@ -2,13 +2,16 @@
 
 Documents are asked in rounds. Which ones a round holds is drawn beforehand from the run's seed, so that a stopped run goes on
 with the same ones, and each round is rendered in the dataset's order, so that every prompt is the one a whole run would ask.
-After a round its scores are looked at in the drawn order; the interval (`stats.sequences`) holds however often that is done.
+After a round its scores are looked at in the drawn order; the interval (`stats.intervals.confidence_sequences`) holds however
+often that is done. If the task names a `cluster_key`, whole clusters are drawn and a round ends with a cluster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -42,9 +45,15 @@ class TaskStopRule:
         order: Sequence[int],
         watched: StopMetric,
         baseline: Mapping[int, float] | None = None,
+        cluster_sizes: Sequence[int] | None = None,
     ) -> None:
         self.rule = rule
         self.order = order
+        """The documents in the order in which they are asked; those of a cluster follow each other."""
+
+        self.cluster_ends = None if cluster_sizes is None else list(accumulate(cluster_sizes))
+        """The number of documents up to the end of each cluster; None without clusters."""
+
         self.watched = watched
         self.key = (watched.pipeline, watched.metric)
         self.baseline = baseline
@@ -60,12 +69,17 @@ class TaskStopRule:
 
         self._scores: dict[int, float] = {}
         target = rule.points / 100 if not rule.baseline else None
-        self._sequence = ConfidenceSequence(len(order), level=_LEVEL, target=target)
+        self._sequence = ConfidenceSequence(
+            len(order), level=_LEVEL, target=target, cluster_sizes=cluster_sizes
+        )
 
     def rounds(self) -> Iterator[frozenset[int]]:
         """Yield the documents of the next round until the rule is reached; the caller finishes a round before the next."""
         while not self.is_reached and self.asked < len(self.order):
-            chosen = self.order[self.asked : self.asked + self._choose_round_size()]
+            end = min(self.asked + self._choose_round_size(), len(self.order))
+            if self.cluster_ends is not None:
+                end = self.cluster_ends[bisect_left(self.cluster_ends, end)]
+            chosen = self.order[self.asked : end]
             self.unread_documents = len(chosen)
             yield frozenset(chosen)
             self._check(chosen)
@@ -148,6 +162,9 @@ class TaskStopRule:
             "low": found.low,
             "high": found.high,
             "level": found.level,
+            "method": found.method,
+            "clusters": None if self.cluster_ends is None else len(self.cluster_ends),
+            "clusters_asked": None if self.cluster_ends is None else self._sequence.clusters,
             "why_not": self.failure,
         }
 
@@ -193,13 +210,28 @@ def _make_stop_rule(
     found = find_stop_metric(planned, rule)
     if isinstance(found, str):
         return None
-    name, samples = planned.task.name, plan.spec.samples
-    order = (
-        sorted(samples[name]) if samples is not None and name in samples else list(range(planned.documents))
-    )
-    Random(f"{plan.spec.seed[0]} {name}").shuffle(order)
+    clusters = _group_by_cluster(planned)
+    Random(f"{plan.spec.seed[0]} {planned.task.name}").shuffle(clusters)
+    order = [document for cluster in clusters for document in cluster]
     known = None if baseline is None else _read_baseline_scores(baseline, planned, found)
-    return TaskStopRule(rule, order, found, known)
+    sizes = [len(cluster) for cluster in clusters] if len(clusters) < len(order) else None
+    return TaskStopRule(rule, order, found, known, sizes)
+
+
+def _group_by_cluster(planned: PlannedTask) -> list[list[int]]:
+    """Return the documents of each cluster; a document without a cluster is one of its own."""
+    key, documents = planned.spec.cluster_key, planned.task.indices
+    if not key:
+        return [[document] for document in documents]
+    clusters: dict[Hashable, list[int]] = {}
+    for document in planned.task.documents():
+        value: Any = document.fields
+        for part in key.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if value is None:
+            value = (None, document.index)
+        clusters.setdefault(value if isinstance(value, Hashable) else repr(value), []).append(document.index)
+    return list(clusters.values())
 
 
 def _read_baseline_scores(baseline: Run, planned: PlannedTask, found: StopMetric) -> dict[int, float]:

@@ -5,16 +5,19 @@ probability of a confidence sequence holds over all checks together. This one us
 "Estimating means of bounded random variables by betting", arXiv 2010.09686): for every candidate mean, a martingale bets
 against it; a candidate is rejected when the wealth reaches 1 / alpha. Documents are sampled without replacement, so the
 interval shrinks to a point when all are asked.
+
+Clustered documents are sampled in whole clusters. A bet is then on the sum of a cluster's scores minus the candidate times its
+size: over all clusters these sum to zero for the true mean, whatever the sizes of the clusters and however alike their documents.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from assay.core.errors import AssayError
 from assay.stats.intervals.confidence_intervals import Interval
@@ -39,7 +42,8 @@ _MAX_STAKE = 0.5
 class ConfidenceSequence:
     """A confidence sequence of the mean of a finite set of scores between 0 and 1 that arrive in random order.
 
-    An unknown score (failed request) counts as 0 for the lower bound and as 1 for the upper bound. `target` is the half
+    `cluster_sizes` are the sizes of the clusters in the order in which they arrive, if whole clusters are in random order.
+    The interval then changes only when a cluster is complete. An unknown score (failed request) counts as 0 for the lower bound and as 1 for the upper bound. `target` is the half
     width of the stop rule; the sequence is valid without it, but reaches it sooner with it.
 
     >>> sequence = ConfidenceSequence(100)
@@ -48,32 +52,52 @@ class ConfidenceSequence:
     1.0
     """
 
-    __slots__ = ("_above", "_below", "count", "level", "population")
+    __slots__ = ("_above", "_below", "_cluster", "_sizes", "clusters", "count", "level", "population")
 
-    def __init__(self, population: int, *, level: float = 0.95, target: float | None = None) -> None:
+    def __init__(
+        self,
+        population: int,
+        *,
+        level: float = 0.95,
+        target: float | None = None,
+        cluster_sizes: Sequence[int] | None = None,
+    ) -> None:
+        if cluster_sizes is not None and sum(cluster_sizes) != population:
+            raise AssayError("the sizes of the clusters do not add up to the number of documents")
         self.population = population
         self.level = level
         self.count = 0
+        self.clusters = 0
+        """Complete clusters; without clusters, documents."""
+
+        self._sizes = cluster_sizes
+        self._cluster: list[float | None] = []
         alpha = (1 - level) / 2
-        self._below = _LowerBound(population, alpha, target)
-        self._above = _LowerBound(population, alpha, target)
+        self._below = _LowerBound(population, alpha, target, cluster_sizes)
+        self._above = _LowerBound(population, alpha, target, cluster_sizes)
 
     def add(self, scores: Iterable[float | None]) -> None:
-        """Add the next scores, in the order of the documents."""
+        """Add the next scores, in the order of the documents; those of a cluster follow each other."""
         for score in scores:
             if score is not None and not 0 <= score <= 1:
                 raise AssayError(f"the score {score} is not between 0 and 1")
             self.count += 1
             if self.count > self.population:
                 raise AssayError(f"there are only {self.population} documents")
-            self._below.add(0.0 if score is None else score)
-            self._above.add(0.0 if score is None else 1 - score)
+            self._cluster.append(score)
+            if self._sizes is None or len(self._cluster) == self._sizes[self.clusters]:
+                known = [one for one in self._cluster if one is not None]
+                self._below.add(math.fsum(known))
+                self._above.add(math.fsum(1 - one for one in known))
+                self._cluster.clear()
+                self.clusters += 1
 
     @property
     def interval(self) -> Interval:
         """The current interval of the mean of all documents."""
         low, high = self._below.bound, 1 - self._above.bound
-        return Interval(low=min(low, high), high=max(low, high), method="betting", level=self.level)
+        method = "betting" if self._sizes is None else "betting, whole clusters"
+        return Interval(low=min(low, high), high=max(low, high), method=method, level=self.level)
 
 
 class _LowerBound:
@@ -85,9 +109,11 @@ class _LowerBound:
 
     __slots__ = ("_capital", "bound")
 
-    def __init__(self, population: int, alpha: float, target: float | None) -> None:
+    def __init__(
+        self, population: int, alpha: float, target: float | None, sizes: Sequence[int] | None
+    ) -> None:
         self._capital = BettingMartingale(
-            np.arange(_GRID_STEPS + 1) / _GRID_STEPS, population, alpha, target=target
+            np.arange(_GRID_STEPS + 1) / _GRID_STEPS, population, alpha, target=target, sizes=sizes
         )
         self.bound = 0.0
 
@@ -109,18 +135,33 @@ class BettingMartingale:
     ones, each against its own scores.
 
     The wealth is split: half of it is bet optimally for a mean at distance `target`, the rest for other distances. The sum
-    is still a martingale.
+    is still a martingale. `sizes` are the sizes of clusters in the order in which they arrive, each with the sum of its scores;
+    one row per game if games have different orders.
     """
 
     __slots__ = (
-        "_distances", "_shares", "candidates", "count", "limit", "population", "squares", "sums", "wealth",
+        "_distances", "_largest", "_mean_size", "_shares", "_sizes", "candidates", "count", "limit", "past_documents",
+        "population", "squares", "sums", "units", "wealth",
     )  # fmt: skip
 
     def __init__(
-        self, candidates: Floats, population: int, alpha: float, *, target: float | None = None
+        self,
+        candidates: Floats,
+        population: int,
+        alpha: float,
+        *,
+        target: float | None = None,
+        sizes: ArrayLike | None = None,
     ) -> None:
         self.candidates = candidates
         self.population = population
+        self._sizes = None if sizes is None else np.asarray(sizes, dtype=np.float64).T
+        self._largest = None if self._sizes is None else np.maximum.accumulate(self._sizes[::-1])[::-1]
+        """The largest size among the clusters from each one on: known beforehand, as a property of those that are left."""
+
+        self.units = population if self._sizes is None else len(self._sizes)
+        self._mean_size = population / self.units
+        self.past_documents: Any = 0.0
         self.limit = -math.log(alpha)
         self.count = 0
         distances = [*_DISTANCES, *([] if target is None else [target])]
@@ -133,8 +174,8 @@ class BettingMartingale:
         """Log wealth by distance and candidate."""
 
         self.sums: Any = 0.0
-        self.squares: Any = 0.25
-        """Prior: one score of this variance before the first."""
+        self.squares: Any = 0.25 * self._mean_size**2
+        """Prior: one cluster of the mean size with this variance before the first."""
 
     @property
     def ruled_out(self) -> NDArray[np.bool_]:
@@ -148,16 +189,22 @@ class BettingMartingale:
         return ruled
 
     def add(self, scores: Any) -> None:
-        """Bet on the next score and update the wealth."""
-        left = self.population - self.count
+        """Bet on the next score, or the next sum of a cluster's scores, and update the wealth."""
+        left = self.units - self.count
+        size = 1.0 if self._sizes is None else self._sizes[self.count]
+        largest = 1.0 if self._largest is None else self._largest[self.count]
         remaining = self.population * self.candidates - self.sums
-        possible = np.clip(remaining / left, 1e-12, 1.0)
+        # the mean of the sums minus candidate times size, over the clusters that are left, if the candidate is the mean
+        expected = (self.candidates * self.past_documents - self.sums) / left
+        most_lost = np.maximum(self.candidates * largest + expected, 1e-12)
         variance = self.squares / (self.count + 1)
-        boldness = self._distances * (self.population / left) / variance
-        stakes = np.minimum(boldness, _MAX_STAKE / possible)
-        self.wealth = self.wealth + np.log1p(stakes * (scores - possible))
+        boldness = self._distances * (self._mean_size * self.units / left) / variance
+        stakes = np.minimum(boldness, _MAX_STAKE / most_lost)
+        gains = scores - self.candidates * size - expected
+        self.wealth = self.wealth + np.log1p(np.maximum(stakes * gains, -_MAX_STAKE))
         self.wealth[:, remaining < -_ROUNDING] = np.inf  # the scores so far exceed this mean
+        middle = (0.5 * self._mean_size + self.sums) / (self._mean_size + self.past_documents)
         self.count += 1
-        middle = (0.5 + self.sums) / self.count
         self.sums = self.sums + scores
-        self.squares = self.squares + (scores - middle) ** 2
+        self.past_documents = self.past_documents + size
+        self.squares = self.squares + (scores - middle * size) ** 2

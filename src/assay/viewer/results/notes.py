@@ -203,11 +203,16 @@ def _format_stop_rules(run: Run) -> list[str]:
                 f"{metric} minus the baseline's" if higher else f"the baseline's {metric} minus this run's"
             )
         lines.append(
-            f"{task}: {rule} reached after {asked} of {total} documents ({total - asked} not asked); {metric} over all"
-            f" {total} is between {result['low']:.4f} and {result['high']:.4f} ({100 * result['level']:g} % interval,"
-            " adjusted for interim looks)"
+            f"{task}: {rule} reached after {asked} of {total} documents{_format_clusters(result)} ({total - asked} not asked);"
+            f" {metric} over all {total} is between {result['low']:.4f} and {result['high']:.4f} ({100 * result['level']:g} %"
+            f" interval by {result.get('method', 'betting')}, adjusted for interim looks)"
         )
     return lines
+
+
+def _format_clusters(result: Mapping[str, Any]) -> str:
+    clusters = result.get("clusters")
+    return f" in {result['clusters_asked']} of {clusters} clusters" if clusters else ""
 
 
 # --- repeats -----------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from tests.making import Function, make_model, write_task
 import assay
 from assay.core.records.responses import Response
 from assay.store.documents.details import DocumentRecord, read_document
-from assay.viewer.web.pages.filter_trace import FilterTrace, build_filter_traces
+from assay.viewer.documents.filter_trace import FilterTrace, build_filter_traces
 
 HELPERS = """
 def loud(responses, documents):

@@ -22,7 +22,7 @@ COMMANDS = {
     "plan": ("assay.cli.plan", "Show what a run would do and list every problem."),
     "sweep": ("assay.cli.sweep", "Run several models with several settings and print one table."),
     "check": ("assay.cli.check", "Check task files and list every problem before a run."),
-    "show": ("assay.cli.show", "Show the exact prompts, targets and choices of a task."),
+    "show": ("assay.cli.show", "Show the exact prompts of a task, or wrong answers of a run."),
     "runs": ("assay.cli.runs", "List stored runs; show, repair or remove a run."),
     "resume": ("assay.cli.resume", "Continue an interrupted run."),
     "score": ("assay.cli.score", "Score the stored responses of a run again."),

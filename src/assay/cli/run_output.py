@@ -7,6 +7,7 @@ import logging
 import os
 import shlex
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,12 +22,19 @@ from assay.core.terminal_text import escape_control_characters
 
 if TYPE_CHECKING:
     from assay.api import Run
+    from assay.core.records.verdicts import Estimate
     from assay.engine.planning.records import Plan
 
 __all__ = ["announce_run", "get_command_line", "report_run", "start_logging"]
 
 _MAX_REASONS = 3
 """Maximum number of reasons shown per task."""
+
+_LOW_SCORE = 0.5
+"""Below this score, the next step is to look at wrong answers."""
+
+_MIN_ENDING_SHARE = 0.01
+"""An ending that is rarer among the documents is not offered as a next step."""
 
 
 def start_logging(verbosity: str) -> None:
@@ -145,9 +153,39 @@ def print_run(run: Run) -> None:
     if reused := _format_cache_use(run):
         click.echo(reused)
     _print_reasons(run)
-    click.echo(
-        f"next: `{_build_show_command(run.facts['spec'])}` shows the prompts; `assay ls tasks` lists all tasks"
-    )
+    for line in _list_next_steps(run):
+        click.echo(line)
+
+
+def _list_next_steps(run: Run) -> list[str]:
+    """Return the commands that help to understand the result, the most useful first."""
+    from assay.store.runs.lookup import DEFAULT_FOLDER
+
+    is_default = run.folder.resolve().parent == Path(DEFAULT_FOLDER).resolve()
+    word = "latest" if is_default else shlex.quote(str(run.folder))
+    steps = []
+    if ending := _find_common_ending(run):
+        steps.append(f"`assay show {word} --ending {ending}` shows documents that ended without an answer")
+    if any(_is_low(estimate) for estimate in run.estimates if estimate.task in run.tasks):
+        steps.append(f"`assay show {word} --wrong -n 5` shows wrong answers")
+    steps.append(f"`{_build_show_command(run.facts['spec'])}` shows the prompts")
+    steps.append("`assay view` shows everything in a browser")
+    return [f"{'next: ' if index == 0 else '      '}{step}" for index, step in enumerate(steps)]
+
+
+def _find_common_ending(run: Run) -> str:
+    """Return the most frequent ending other than `scored` and `skipped`; empty if it is rarer than one in a hundred."""
+    counts = run.journal.count_all_outcomes()
+    others = {ending: count for ending, count in counts.items() if ending not in ("scored", "skipped")}
+    common = max(others, key=lambda ending: others[ending], default="")
+    return common if common and others[common] > _MIN_ENDING_SHARE * sum(counts.values()) else ""
+
+
+def _is_low(estimate: Estimate) -> bool:
+    """Whether a score between 0 and 1 is below one half, for a metric where higher is better."""
+    value = estimate.value
+    is_share = isinstance(value, (int, float)) and 0 <= value <= 1
+    return is_share and estimate.higher_is_better is True and value < _LOW_SCORE
 
 
 def _format_cache_use(run: Run) -> str:

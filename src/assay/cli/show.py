@@ -1,4 +1,4 @@
-"""`assay show`: show the exact prompts of a task."""
+"""`assay show`: show the exact prompts of a task, or documents of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from assay.cli.arguments import find_run_folder, in_option, split_names
 from assay.cli.options import OptionsCommand, add_run_options, build_run_spec
+from assay.cli.show_documents import is_run, parse_document_numbers, show_documents
 from assay.core.errors import ErrorGroup, InvalidOption, UnsupportedRequest
 from assay.core.options.run_spec import RunSpec
 from assay.core.ports import Ability, Traits
@@ -25,31 +27,115 @@ _OPTIONS = (
     "include_path data_root samples metadata trust_remote_code seed helper_timeout"
 ).split()
 
-_HELP = """Show the exact prompts, targets, choices and media of the first documents of a task.
+_HELP = """Show the exact prompts, targets, choices and media of a task, or the documents of a run.
 
-With `--model`, shows the prompts as that model receives them, with its chat template applied. If a prompt exceeds the
-context length of a local model, shows the part that remains.
+`assay show TASK` shows the first documents of a task. With `--model`, shows the prompts as that model receives them, with its
+chat template applied. If a prompt exceeds the context length of a local model, shows the part that remains.
+
+`assay show RUN` shows documents of a stored run (id, start of an id, path or `latest`): the end of the prompt, the response,
+what each filter took from it, the target and the scores.
 
 \b
 Examples:
   assay show quickstart_addition
   assay show quickstart_copy -n 1 --num_fewshot 2
   assay show my_task.yaml --apply_chat_template --json
+  assay show latest --wrong -n 5
+  assay show latest --ending truncated --tasks gsm8k
+  assay show latest --document 17 --full
 """
+
+_TASK_DOCUMENTS, _RUN_DOCUMENTS = 2, 5
+_RUN_FLAGS = ("wrong", "endings", "numbers", "task_filter", "metric", "full", "scoring", "folders")
 
 
 @click.command("show", cls=OptionsCommand, help=_HELP)
-@click.argument("task_names", nargs=-1, required=True, metavar="TASK...")
+@click.argument("names", nargs=-1, required=True, metavar="TASK...|RUN")
 @click.option(
-    "-n", "--documents", default=2, metavar="N", help="Number of documents per task.", show_default=True
+    "-n",
+    "--documents",
+    "--limit",
+    "-L",
+    "documents",
+    type=int,
+    metavar="N",
+    help=f"Number of documents. [default: {_TASK_DOCUMENTS} of each task, or {_RUN_DOCUMENTS} of a run]",
 )
+@click.option(
+    "--wrong", is_flag=True, help="Of a run: only documents without the full score, the lowest first."
+)
+@click.option(
+    "--ending",
+    "endings",
+    multiple=True,
+    metavar="ENDING",
+    help="Of a run: only documents with this ending, for example `truncated` or `unparsed`; repeatable.",
+)
+@click.option(
+    "--document",
+    "numbers",
+    multiple=True,
+    metavar="N",
+    help="Of a run: the documents with these numbers, separated by commas.",
+)
+@click.option("--tasks", "task_filter", multiple=True, metavar="NAMES", help="Of a run: only these tasks.")
+@click.option(
+    "--metric",
+    metavar="METRIC[,FILTER]",
+    help="Of a run: the metric that decides what is wrong. [default: the first metric of each task]",
+)
+@click.option("--full", is_flag=True, help="Of a run: do not shorten prompts and responses.")
+@click.option(
+    "--scoring",
+    type=int,
+    metavar="N",
+    help="Of a run: the scores of the Nth rescoring (0: the original scores). [default: the latest]",
+)
+@in_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
-    task_names: tuple[str, ...], documents: int, as_json: bool, config: Path | None, **values: Any
+    names: tuple[str, ...], documents: int | None, as_json: bool, config: Path | None, **values: Any
 ) -> None:
     """Run the command; its help text is above."""
-    if documents < 1:
+    if documents is not None and documents < 1:
         raise InvalidOption("must be at least 1", where="--documents")
+    about_run = {name: values.pop(name) for name in _RUN_FLAGS}
+    if any(value not in (None, False, ()) for value in about_run.values()) or (
+        len(names) == 1 and is_run(names[0])
+    ):
+        _show_run(names, limit=documents or _RUN_DOCUMENTS, as_json=as_json, flags=about_run)
+    else:
+        _show_tasks(names, documents or _TASK_DOCUMENTS, as_json, config, values)
+
+
+def _show_run(names: tuple[str, ...], *, limit: int, as_json: bool, flags: dict[str, Any]) -> None:
+    from assay.store.runs.run import Run
+    from assay.viewer.documents.selection import DocumentSelection
+
+    if len(names) > 1:
+        raise InvalidOption(
+            f"one run at a time, got {len(names)}: {', '.join(names)}",
+            hint="`--tasks` selects tasks of the run",
+        )
+    selection = DocumentSelection(
+        tasks=split_names(flags["task_filter"]),
+        metric=flags["metric"] or "",
+        wrong=flags["wrong"],
+        endings=split_names(flags["endings"]),
+        numbers=parse_document_numbers(flags["numbers"]) if flags["numbers"] else (),
+    )
+    stored = Run(find_run_folder(names[0], flags["folders"]))
+    run = stored.scored(flags["scoring"])
+    try:
+        show_documents(run, selection, limit=limit, full=flags["full"], as_json=as_json)
+    finally:
+        run.close()
+        stored.close()
+
+
+def _show_tasks(
+    task_names: tuple[str, ...], documents: int, as_json: bool, config: Path | None, values: dict[str, Any]
+) -> None:
     values["tasks"] = ([name for word in task_names for name in word.split(",") if name],)
     spec = replace(build_run_spec(values, config), predict_only=True)  # prompts do not need a judge
     if spec.samples is None:

@@ -342,6 +342,15 @@ class Journal:
         )
         yield from self.query(query, (task,))
 
+    def read_document_numbers(self, task: str) -> list[int]:
+        """Return the numbers of the documents of a task that were asked or judged, in order."""
+        query = (
+            "SELECT a.id - t.first AS number FROM tasks t JOIN asked a ON a.id BETWEEN t.first AND t.last"
+            " WHERE t.name = ? UNION SELECT j.id - t.first FROM tasks t"
+            " JOIN judged j ON j.id BETWEEN t.first AND t.last WHERE t.name = ? ORDER BY number"
+        )
+        return [number for (number,) in self.query(query, (task, task))]
+
     def read_field(self, task: str, name: str) -> Iterator[tuple[int, Any]]:
         """Yield (document, value of one field) in document order; dots separate nested names, None is a missing field."""
         path = "$." + ".".join(f'"{part}"' for part in name.split("."))

@@ -14,11 +14,11 @@ from starlette.routing import Route
 from assay.core.errors import AssayError, UnknownName
 from assay.store.runs.media_files import detect_content_type, find_media_file
 from assay.store.runs.tags import write_tags
+from assay.viewer.documents import filter_trace
 from assay.viewer.web import comparison_routes, rendering, run_routes
 from assay.viewer.web.access_control import AccessControl
 from assay.viewer.web.background_jobs import BackgroundJobs
 from assay.viewer.web.live_updates import stream_events
-from assay.viewer.web.pages import filter_trace
 from assay.viewer.web.pages.runs import build_outcome_bar, build_runs_context
 from assay.viewer.web.rendering import STATIC_FILES, find_plotly_script, read_static_file, render
 from assay.viewer.web.run_catalog import RunCatalog

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.core.records.responses import LogProbability, Response
+from assay.core.records.responses import Response
 from assay.store.documents.details import DocumentRecord, RequestRecord
 from assay.store.runs.media_files import detect_content_type, find_media_file
+from assay.viewer.documents.choices import build_choices
+from assay.viewer.documents.filter_trace import build_filter_traces
 from assay.viewer.documents.prompts import MediaPart, PromptMessage, parse_prompt
-from assay.viewer.web.pages.filter_trace import build_filter_traces
 from assay.viewer.web.pages.token_probabilities import (
     PROBABILITY_LEVELS,
     build_response_tokens,
     explain_missing_tokens,
 )
 
-__all__ = ["build_choices", "build_document_context", "describe_media"]
+__all__ = ["build_document_context", "describe_media"]
 
 _MAX_FRAMES = 8
 
@@ -65,55 +65,6 @@ def build_document_context(
         "settings": _collect_settings(record.asked),
         "output_type": facts.get("output_type", ""),
     }
-
-
-def build_choices(requests: Sequence[RequestRecord], target: Any) -> list[dict[str, Any]]:
-    """Return the choices with their log-probabilities and their share of the total probability.
-
-    `acc` takes the most likely choice, `acc_norm` the most likely one per byte.
-    """
-    known: list[tuple[RequestRecord, LogProbability]] = [
-        (one, one.response.value)
-        for one in requests
-        if one.response is not None and isinstance(one.response.value, LogProbability)
-    ]
-    totals = [value.total for _, value in known if math.isfinite(value.total)]
-    top = max(totals, default=0.0)
-    weights = [math.exp(value.total - top) if math.isfinite(value.total) else 0.0 for _, value in known]
-    whole = sum(weights) or 1.0
-    per_byte = [_compute_per_byte(one, value.total) for one, value in known]
-    best = max(range(len(known)), key=lambda index: weights[index], default=-1)
-    best_norm = max(range(len(known)), key=lambda index: per_byte[index], default=-1)
-    return [
-        {
-            "number": one.number,
-            "prompt": one.prompt,
-            "text": one.continuation,
-            "total": value.total,
-            "per_byte": per_byte[index],
-            "greedy": value.greedy,
-            "share": 100 * weights[index] / whole,
-            "best": index == best,
-            "best_norm": index == best_norm,
-            "is_target": _is_target(one, target),
-        }
-        for index, (one, value) in enumerate(known)
-    ]
-
-
-def _compute_per_byte(request: RequestRecord, total: float) -> float:
-    size = len(request.continuation.encode("utf-8", "replace")) or 1
-    return total / size if math.isfinite(total) else -math.inf
-
-
-def _is_target(request: RequestRecord, target: Any) -> bool:
-    if isinstance(target, bool):
-        return False
-    if isinstance(target, int):
-        return request.number == target
-    if isinstance(target, str) and target.strip().isdecimal():
-        return request.number == int(target)
-    return isinstance(target, str) and request.continuation.strip() == target.strip()
 
 
 def _response_text(response: Response) -> str:

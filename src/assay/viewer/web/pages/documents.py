@@ -20,8 +20,8 @@ from assay.store.index.queries import (
     select_documents,
 )
 from assay.store.runs.run import Run
+from assay.viewer.documents.filter_trace import format_value
 from assay.viewer.documents.prompts import preview_prompt
-from assay.viewer.web.pages.filter_trace import format_value
 
 __all__ = [
     "PAGE_SIZE",

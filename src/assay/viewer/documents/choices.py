@@ -1,0 +1,61 @@
+"""The choices of a document with their log probabilities."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from assay.core.records.responses import LogProbability
+from assay.store.documents.details import RequestRecord
+
+__all__ = ["build_choices"]
+
+
+def build_choices(requests: Sequence[RequestRecord], target: Any) -> list[dict[str, Any]]:
+    """Return the choices with their log-probabilities and their share of the total probability.
+
+    `acc` takes the most likely choice, `acc_norm` the most likely one per byte.
+    """
+    known: list[tuple[RequestRecord, LogProbability]] = [
+        (one, one.response.value)
+        for one in requests
+        if one.response is not None and isinstance(one.response.value, LogProbability)
+    ]
+    totals = [value.total for _, value in known if math.isfinite(value.total)]
+    top = max(totals, default=0.0)
+    weights = [math.exp(value.total - top) if math.isfinite(value.total) else 0.0 for _, value in known]
+    whole = sum(weights) or 1.0
+    per_byte = [_compute_per_byte(one, value.total) for one, value in known]
+    best = max(range(len(known)), key=lambda index: weights[index], default=-1)
+    best_norm = max(range(len(known)), key=lambda index: per_byte[index], default=-1)
+    return [
+        {
+            "number": one.number,
+            "prompt": one.prompt,
+            "text": one.continuation,
+            "total": value.total,
+            "per_byte": per_byte[index],
+            "greedy": value.greedy,
+            "share": 100 * weights[index] / whole,
+            "best": index == best,
+            "best_norm": index == best_norm,
+            "is_target": _is_target(one, target),
+        }
+        for index, (one, value) in enumerate(known)
+    ]
+
+
+def _compute_per_byte(request: RequestRecord, total: float) -> float:
+    size = len(request.continuation.encode("utf-8", "replace")) or 1
+    return total / size if math.isfinite(total) else -math.inf
+
+
+def _is_target(request: RequestRecord, target: Any) -> bool:
+    if isinstance(target, bool):
+        return False
+    if isinstance(target, int):
+        return request.number == target
+    if isinstance(target, str) and target.strip().isdecimal():
+        return request.number == int(target)
+    return isinstance(target, str) and request.continuation.strip() == target.strip()

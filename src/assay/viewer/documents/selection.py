@@ -1,0 +1,193 @@
+"""Selects documents of a run: wrong ones, those with an ending, those with a number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from assay.core.errors import UnknownName, UserError
+from assay.core.records.endings import ENDINGS
+from assay.store.runs.run import Run
+
+__all__ = ["DocumentSelection", "ScoreColumn", "SelectedDocument", "find_score_column", "select_documents"]
+
+_MAX_LISTED = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentSelection:
+    """Which documents of a run to show. Conditions are combined: all of them must hold."""
+
+    tasks: Sequence[str] = ()
+    """Only these tasks; empty: all."""
+
+    metric: str = ""
+    """`METRIC` or `METRIC,FILTER` whose score decides what is wrong; empty: the first metric of each task."""
+
+    wrong: bool = False
+    """Only documents without the full score, the lowest score first."""
+
+    endings: Sequence[str] = ()
+    """Only documents with one of these endings; empty: any."""
+
+    numbers: Sequence[int] = ()
+    """Only documents with one of these numbers; empty: any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreColumn:
+    """One metric after one filter pipeline of a task, and its score for each document."""
+
+    metric: str
+    pipeline: str
+    higher_is_better: bool
+    full_score: float
+    """1, or the best score of the task if that is higher; 0 or the lowest score if lower is better."""
+
+    scores: dict[int, float]
+
+    def is_wrong(self, document: int) -> bool:
+        """Whether a document has a score and it is not the full one."""
+        score = self.scores.get(document)
+        return score is not None and score != self.full_score
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectedDocument:
+    """A document that matches a selection."""
+
+    task: str
+    number: int
+    ending: str
+    score: float | None
+
+
+def select_documents(run: Run, selection: DocumentSelection) -> list[SelectedDocument]:
+    """Return the matching documents: tasks in the order of the run; documents by number, or the worst score first.
+
+    Raises:
+        UnknownName: The run has no such task, metric, ending or document.
+    """
+    tasks = _find_tasks(run, selection.tasks)
+    for ending in selection.endings:
+        if ending not in (*ENDINGS, "open"):
+            raise _build_unknown_name("ending", ending, list(ENDINGS), where="--ending")
+    found = []
+    for task in tasks:
+        found += _select_from_task(run, task, selection)
+    if selection.numbers:
+        known = {number for task in tasks for number in run.journal.read_document_numbers(task)}
+        missing = [number for number in selection.numbers if number not in known]
+        if missing:
+            raise UserError(
+                f"the run has no document {missing[0]}",
+                where="--document",
+                hint=_describe_numbers(known),
+            )
+    return found
+
+
+def _find_tasks(run: Run, names: Sequence[str]) -> list[str]:
+    """Return the tasks of the run with these names; a group stands for its members."""
+    if not names:
+        return list(run.tasks)
+    wanted: list[str] = []
+    for name in names:
+        if name not in run.tasks and name not in run.groups:
+            raise _build_unknown_name("task of the run", name, [*run.tasks, *run.groups], where="--tasks")
+        wanted += _expand_group(run, name)
+    return [task for task in run.tasks if task in wanted]
+
+
+def _expand_group(run: Run, name: str) -> list[str]:
+    if name in run.tasks:
+        return [name]
+    return [task for member in run.groups[name].get("members", ()) for task in _expand_group(run, member)]
+
+
+def _describe_numbers(known: set[int]) -> str:
+    if not known:
+        return "the run has no documents"
+    return f"its documents have the numbers {min(known)} to {max(known)}"
+
+
+def _select_from_task(run: Run, task: str, selection: DocumentSelection) -> list[SelectedDocument]:
+    column = find_score_column(run, task, selection.metric)
+    if selection.wrong and column is None:
+        return []
+    endings = {number: ending for number, ending, _ in run.journal.read_outcomes(task)}
+    scores = column.scores if column else {}
+    found = []
+    for number in run.journal.read_document_numbers(task):
+        ending = endings.get(number, "open")
+        if selection.numbers and number not in selection.numbers:
+            continue
+        if selection.endings and ending not in selection.endings:
+            continue
+        if selection.wrong and not (column and column.is_wrong(number)):
+            continue
+        found.append(
+            SelectedDocument(task=task, number=number, ending=ending, score=scores.get(number)),
+        )
+    if selection.wrong and column:
+        sign = 1 if column.higher_is_better else -1
+        found.sort(key=lambda one: (sign * (one.score or 0.0), one.number))
+    return found
+
+
+def find_score_column(run: Run, task: str, metric: str = "") -> ScoreColumn | None:
+    """Return the scores of a metric (default: the first one with a score per document); None if there is none.
+
+    Raises:
+        UnknownName: No task of the run has this metric.
+    """
+    columns: dict[tuple[str, str], dict[int, float]] = {}
+    for pipeline, name, document, kind, value in run.journal.read_verdicts(task):
+        if kind == "score" and isinstance(value, (int, float)):
+            columns.setdefault((pipeline, name), {})[document] = float(value)
+    facts = run.tasks[task]
+    pipelines, metrics = list(facts.get("pipelines", ())), list(facts.get("metrics", ()))
+    order = sorted(columns, key=lambda key: (_get_place(pipelines, key[0]), _get_place(metrics, key[1])))
+    if metric:
+        name, _, pipeline = metric.partition(",")
+        order = [key for key in order if key[1] == name and pipeline in ("", key[0])]
+        if not order:
+            _check_metric(run, metric)
+    if not order:
+        return None
+    pipeline, name = order[0]
+    direction = next(
+        (
+            one.higher_is_better
+            for one in run.estimates
+            if (one.task, one.pipeline, one.metric) == (task, pipeline, name)
+        ),
+        None,
+    )
+    scores = columns[pipeline, name]
+    best = min(0.0, *scores.values()) if direction is False else max(1.0, *scores.values())
+    return ScoreColumn(
+        metric=name,
+        pipeline=pipeline,
+        higher_is_better=direction is not False,
+        full_score=best,
+        scores=scores,
+    )
+
+
+def _check_metric(run: Run, metric: str) -> None:
+    known = {f"{one.metric},{one.pipeline}" for one in run.estimates}
+    if metric not in known | {key.partition(",")[0] for key in known}:
+        raise _build_unknown_name("metric of the run", metric, sorted(known), where="--metric")
+
+
+def _build_unknown_name(kind: str, name: str, known: Sequence[str], *, where: str) -> UnknownName:
+    close = get_close_matches(name, known, n=1)
+    guess = f"did you mean `{close[0]}`? " if close else ""
+    listed = ", ".join(known[:_MAX_LISTED]) + (" …" if len(known) > _MAX_LISTED else "")
+    return UnknownName(f"no {kind} is called `{name}`", where=where, hint=f"{guess}available: {listed}")
+
+
+def _get_place(names: list[str], name: str) -> int:
+    return names.index(name) if name in names else len(names)

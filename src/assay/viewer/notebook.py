@@ -11,6 +11,8 @@ from typing import Any
 
 from assay.core.errors import InvalidOption, MissingPackage, UnknownName
 from assay.core.terminal_text import escape_control_characters
+from assay.store.filters.selection import select_matching_documents
+from assay.store.filters.syntax import FilterError
 from assay.store.runs.run import Run as StoredRun
 from assay.viewer.charts import DARK, LIGHT, Figure, Theme
 from assay.viewer.exports.rows import escape_surrogates, iterate_table_rows
@@ -57,19 +59,32 @@ class NotebookRun(StoredRun):
             return ResultsText.build(format_results(self), render_results_html(self))
         return build_data_frame(_iterate_result_rows(self), frame)
 
-    def documents(self, task: str | None = None, *, frame: str | None = None) -> Any:
+    def documents(self, task: str | None = None, *, frame: str | None = None, where: str = "") -> Any:
         """Return documents with prompts, responses, answers and scores.
 
         `documents()` returns a data frame with a row per document and filter. `frame` chooses the library (`pandas`,
         `polars`, or `auto` for the one that is installed), `task` the task. `documents("gsm8k")` without `frame` yields
         plain rows with the keys of lm-evaluation-harness and needs neither library.
+
+        `where` is a filter expression, such as `score<1 and length>400 and not truncated`.
+
+        Raises:
+            FilterError: The filter expression is invalid.
         """
         if task is not None and task not in self.tasks:
             raise UnknownName(f"the run has no task `{task}`", hint=f"it has: {', '.join(self.tasks)}")
+        chosen = None
+        if where.strip():
+            try:
+                chosen = select_matching_documents(self, where, [task] if task else ())
+            except FilterError as error:
+                raise error.point_at(where, "where") from None
         if task is not None and frame is None:
-            return super().documents(task)
+            rows = super().documents(task)
+            kept = None if chosen is None else set(chosen[task])
+            return rows if kept is None else (row for row in rows if row["doc_id"] in kept)
         return build_data_frame(
-            iterate_table_rows(self, [task] if task else list(self.tasks)), frame or "auto"
+            iterate_table_rows(self, [task] if task else list(self.tasks), chosen), frame or "auto"
         )
 
     def plot(self, chart: str = "scores", *, task: str | None = None, theme: str = "light") -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -21,13 +21,25 @@ SELECT a.id - t.first, a.fields, a.target, a.requests, j.outcome, j.why, j.answe
 FROM tasks t JOIN asked a ON a.id BETWEEN t.first AND t.last LEFT JOIN judged j ON j.id = a.id
 WHERE t.name = ? ORDER BY a.id
 """
+_SELECT_CHOSEN = _SELECT_DOCUMENTS.replace(
+    "WHERE t.name = ?", "WHERE t.name = ? AND a.id - t.first IN (SELECT value FROM json_each(?))"
+)
 
 
-def read_document_records(journal: Journal, task: str) -> Iterator[dict[str, Any]]:
-    """Yield one record per document in document order, including failed and unfinished ones."""
+def read_document_records(
+    journal: Journal, task: str, documents: Sequence[int] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield one record per document in document order, including failed and unfinished ones.
+
+    `documents`: only the documents with these numbers.
+    """
     facts = journal.read_facts()
     settings = {key.partition(":")[2]: value for key, value in facts.items() if key.startswith("settings:")}
-    rows = journal.query(_SELECT_DOCUMENTS, (task,))
+    rows = (
+        journal.query(_SELECT_DOCUMENTS, (task,))
+        if documents is None
+        else journal.query(_SELECT_CHOSEN, (task, json.dumps(list(documents))))
+    )
     repeats = _repeats(journal, task) if facts.get("repeats") else {}
     tokens = any(True for _ in journal.query("SELECT 1 FROM tokens LIMIT 1"))
     while batch := list(islice(rows, _BATCH_SIZE)):

@@ -81,7 +81,8 @@ class DocumentIndex:
         self.signature: list[int] = []
         self.lock = threading.RLock()
         self._categories: dict[str, dict[str, int]] = {}
-        self._excluded_fields: set[str] = set()
+        self.excluded_fields: set[str] = set()
+        """Fields of the documents that are not categories."""
 
     # --- storage -----------------------------------------------------------------------------------
 
@@ -104,7 +105,7 @@ class DocumentIndex:
             self.texts.size, self.texts.word_count = names["texts"], names["words"]
             self.texts.load_vocabulary(numbers["vocabulary"].tobytes())
             self._categories = {name: one.values for name, one in self.columns.categories.items()}
-            self._excluded_fields = set(names["too_many"])
+            self.excluded_fields = set(names["too_many"])
             self.signature = marks
             self.version += 1
         return True
@@ -126,7 +127,7 @@ class DocumentIndex:
                 "digest": self._digest(),
                 "texts": self.texts.size,
                 "words": self.texts.word_count,
-                "too_many": sorted(self._excluded_fields),
+                "too_many": sorted(self.excluded_fields),
             }
             numbers = {
                 **self.columns.to_arrays(),
@@ -166,7 +167,7 @@ class DocumentIndex:
             for name, first, last in tasks:
                 self._update_unfinished(reader, name, first)
                 self._add_new(reader, name, first, last, progress)
-            self._categories, self._excluded_fields = reader.categories, reader.excluded_fields
+            self._categories, self.excluded_fields = reader.categories, reader.excluded_fields
         self.texts.close()
         with self.lock:
             self.signature = marks
@@ -191,7 +192,7 @@ class DocumentIndex:
             self.texts.close()
             self.columns, self.fingerprints = Columns(), FingerprintIndex()
             self.texts = TextIndex(self.folder / "texts.bin")
-            self._categories, self._excluded_fields = {}, set()
+            self._categories, self.excluded_fields = {}, set()
             self.signature = []
 
     def _build_reader(self, tasks: list[str]) -> RowReader:
@@ -206,7 +207,7 @@ class DocumentIndex:
             metrics.setdefault(task, listed[:MAX_METRICS])
         numbers = {name: at for at, name in enumerate(tasks)}
         return RowReader(
-            self.journal, self.fingerprints, numbers, metrics, self._categories, self._excluded_fields
+            self.journal, self.fingerprints, numbers, metrics, self._categories, self.excluded_fields
         )
 
     def _update_unfinished(self, reader: RowReader, task: str, first: int) -> None:

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.store.filters.evaluation import match_documents
 from assay.store.index.columns import OUTCOMES, Columns
 from assay.store.index.document_index import DocumentIndex
 from assay.store.index.text_search import parse_search_words
@@ -46,6 +47,9 @@ class DocumentQuery:
     categories: tuple[tuple[str, str], ...] = ()
     """(field, value) pairs."""
 
+    where: str = ""
+    """A filter expression (`store/filters`)."""
+
     sort: Sort = "document"
     descending: bool = False
 
@@ -76,7 +80,11 @@ class Breakdown:
 
 
 def select_documents(index: DocumentIndex, query: DocumentQuery) -> tuple[Columns, Rows]:
-    """Return the columns and the rows of the selected documents, sorted."""
+    """Return the columns and the rows of the selected documents, sorted.
+
+    Raises:
+        FilterError: The filter expression is invalid.
+    """
     columns = index.columns
     keep = np.ones(len(columns), dtype=bool)
     if query.task:
@@ -98,6 +106,8 @@ def select_documents(index: DocumentIndex, query: DocumentQuery) -> tuple[Column
         keep &= False if category is None or code is None else category.codes == code
     if query.text.strip():
         keep &= _match_text(index, columns, query.text)
+    if query.where.strip():
+        keep &= match_documents(index, columns, query.where)
     rows = np.flatnonzero(keep)
     return columns, rows[_order(columns, rows, query)]
 

@@ -14,7 +14,7 @@ from assay.store.index.columns import MAX_CATEGORY_VALUES, MAX_METRICS, OUTCOMES
 from assay.store.journal.journal import Journal
 from assay.store.journal.rows import decode_verdict_value, parse_json
 
-__all__ = ["FingerprintIndex", "RowReader"]
+__all__ = ["FingerprintIndex", "RowReader", "parse_fingerprints"]
 
 _MAX_VALUE_LENGTH = 60
 _MAX_CATEGORIES = 24
@@ -118,7 +118,7 @@ class RowReader:
 
     def _read_texts(self, rows: Sequence[Row], fields: Sequence[Any]) -> tuple[list[str], list[int]]:
         """Return the searchable text (fields, target, responses) and the length of the responses of each document."""
-        names = [_parse_fingerprints(row[3]) for row in rows]
+        names = [parse_fingerprints(row[3]) for row in rows]
         response_texts: dict[str, str] = {}
         found = self.fingerprints.find([name for some in names for name in some])
         for start in range(0, len(found), _LOOKUP_BATCH):
@@ -187,7 +187,7 @@ def _parse_json_texts(texts: Iterator[str | None]) -> list[Any]:
     return decoded
 
 
-def _parse_fingerprints(requests: str | None) -> list[str]:
+def parse_fingerprints(requests: str | None) -> list[str]:
     """Return the fingerprints of the requests of a document without decoding its prompts."""
     if requests is None:
         return []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -214,10 +214,13 @@ class Run:
         with self.journal.report_decode_errors():
             yield from read_samples(self.journal, task)
 
-    def records(self, task: str) -> Iterator[dict[str, Any]]:
-        """Yield one record per document, failed ones included: requests, responses, answers, verdicts and ending."""
+    def records(self, task: str, documents: Sequence[int] | None = None) -> Iterator[dict[str, Any]]:
+        """Yield one record per document, failed ones included: requests, responses, answers, verdicts and ending.
+
+        `documents`: only the documents with these numbers.
+        """
         with self.journal.report_decode_errors():
-            yield from read_document_records(self.journal, task)
+            yield from read_document_records(self.journal, task, documents)
 
     def scorings(self) -> list[Self]:
         """Return the rescorings of the run, the oldest first, each as a run."""

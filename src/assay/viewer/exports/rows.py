@@ -6,7 +6,7 @@ import csv
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
@@ -84,11 +84,16 @@ def list_metrics(run: Run, tasks: Sequence[str]) -> list[str]:
     return list(names)
 
 
-def iterate_table_rows(run: Run, tasks: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield flat rows of text, numbers and None. A document that was not scored has one row without a filter."""
+def iterate_table_rows(
+    run: Run, tasks: Sequence[str], documents: Mapping[str, Sequence[int]] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield flat rows of text, numbers and None. A document that was not scored has one row without a filter.
+
+    `documents`: only the documents with these numbers, by task.
+    """
     metrics = list_metrics(run, tasks)
     for task in tasks:
-        for record in run.records(task):
+        for record in run.records(task, None if documents is None else documents.get(task, ())):
             first = record["requests"][0] if record["requests"] else {}
             head = {
                 "task": task,

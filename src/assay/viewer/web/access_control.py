@@ -26,12 +26,12 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; img-src 'self';"
-    " media-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    " font-src 'self'; media-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 """The content security policy: only files of this server, no inline scripts and no inline style sheets.
 
-Style attributes are allowed because plotly writes them into its charts (a bold label, a measured width). Nothing else has
-any: text from models and tasks is escaped and contains no elements."""
+Style attributes are allowed because plotly writes them into its charts (a bold label, a measured width) and KaTeX into its
+formulas. Nothing else has any: text from models and tasks is escaped, and rendered markdown has no attributes of its own."""
 
 _HEADERS = [
     (b"content-security-policy", POLICY.encode()),

@@ -20,6 +20,7 @@ from assay.viewer.web.access_control import AccessControl
 from assay.viewer.web.background_jobs import BackgroundJobs
 from assay.viewer.web.live_updates import stream_events
 from assay.viewer.web.pages.runs import build_outcome_bar, build_runs_context
+from assay.viewer.web.pages.video_frames import extract_jpeg_frames
 from assay.viewer.web.rendering import STATIC_FILES, find_plotly_script, read_static_file, render
 from assay.viewer.web.run_catalog import RunCatalog
 from assay.viewer.web.run_entries import RunEntryCache
@@ -43,10 +44,12 @@ def build_app(catalog: RunCatalog, *, token: str, port: int) -> AccessControl:
             Route("/", _show_runs),
             Route("/counts", _send_counts),
             Route("/events", _send_events),
-            Route("/static/{version}/{name}", _send_static_file),
+            Route("/static/{version}/{name:path}", _send_static_file),
             Route("/favicon.ico", _send_icon),
             Route("/plotly/{version}.js", _send_plotly),
             Route("/media/{key}/{digest}", _send_media),
+            Route("/media/{key}/{digest}/frames", _list_frames),
+            Route("/media/{key}/{digest}/frames/{number:int}", _send_frame),
             Route("/runs/{key}/tags", _save_tags, methods=["POST"]),
             *run_routes.routes,
             *comparison_routes.routes,
@@ -132,6 +135,38 @@ def _send_media(request: Request) -> Response:
         raise HTTPException(415, "Unsupported media type: browsers do not display it.")
     policy = {"content-security-policy": "default-src 'none'; sandbox", **_CACHE_FOREVER}
     return FileResponse(path, media_type=kind, headers=policy)
+
+
+def _read_frames(request: Request) -> list[tuple[float, bytes]]:
+    """Return the time and the JPEG file of some frames of a video, for browsers that cannot play it."""
+    catalog: RunCatalog = request.app.state.catalog
+    path = find_media_file(catalog.folder(request.path_params["key"]), request.path_params["digest"])
+    if path is None:
+        raise HTTPException(404, "The run has no such media file.")
+    job = request.app.state.jobs.get(
+        ("frames", str(path)), "", lambda: extract_jpeg_frames(path), wait_s=60.0
+    )
+    found: list[tuple[float, bytes]] = job.result()
+    return found
+
+
+def _list_frames(request: Request) -> Response:
+    """Return the times of the frames, or the reason why there are none."""
+    try:
+        return JSONResponse({"frames": [time_s for time_s, _ in _read_frames(request)]}, headers=_NO_STORE)
+    except AssayError as error:
+        if isinstance(error, UnknownName):
+            raise
+        return JSONResponse({"frames": None, "why": error.what}, headers=_NO_STORE)
+
+
+def _send_frame(request: Request) -> Response:
+    frames = _read_frames(request)
+    number = request.path_params["number"]
+    if number >= len(frames):
+        raise HTTPException(404, "The video has no such frame.")
+    policy = {"content-security-policy": "default-src 'none'; sandbox", **_CACHE_FOREVER}
+    return Response(frames[number][1], media_type="image/jpeg", headers=policy)
 
 
 # --- errors ------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from assay.core.records.endings import ENDINGS
 from assay.viewer.charts import CONFIG
 from assay.viewer.number_format import format_age, format_dollars, format_duration
 from assay.viewer.web.colours import build_colour_rules
+from assay.viewer.web.pages.conversation import split_segments
 
 __all__ = [
     "STATIC_FILES",
@@ -37,13 +38,27 @@ __all__ = [
     "render",
 ]
 
+_FONTS = (
+    "AMS-Regular", "Caligraphic-Bold", "Caligraphic-Regular", "Fraktur-Bold", "Fraktur-Regular", "Main-Bold",
+    "Main-BoldItalic", "Main-Italic", "Main-Regular", "Math-BoldItalic", "Math-Italic", "SansSerif-Bold",
+    "SansSerif-Italic", "SansSerif-Regular", "Script-Regular", "Size1-Regular", "Size2-Regular", "Size3-Regular",
+    "Size4-Regular", "Typewriter-Regular",
+)  # fmt: skip
 STATIC_FILES = {
     "style.css": "text/css",
     "page.js": "text/javascript",
     "charts.js": "text/javascript",
+    "reader.js": "text/javascript",
+    "reader.css": "text/css",
+    "markdown.js": "text/javascript",
     "icon.svg": "image/svg+xml",
+    "vendor/markdown-it.min.js": "text/javascript",
+    "vendor/highlight.min.js": "text/javascript",
+    "vendor/katex/katex.min.js": "text/javascript",
+    "vendor/katex/katex.min.css": "text/css",
+    **{f"vendor/katex/fonts/KaTeX_{name}.woff2": "font/woff2" for name in _FONTS},
 }
-"""Static file -> content type."""
+"""Static file -> content type. Each script and font of another project is a file of its npm package (`vendor/versions.json`)."""
 
 THEME: ContextVar[str] = ContextVar("theme", default="")
 """The theme of the current request: light, dark, or empty for the system's."""
@@ -54,7 +69,7 @@ _OUTCOME_MEANINGS: dict[str, str] = dict([*ENDINGS.items(), ("open", "not proces
 @cache
 def read_static_file(name: str) -> bytes:
     """Return a static file; the style sheet includes the colour variables."""
-    content = files(__package__).joinpath("static", name).read_bytes()
+    content = files(__package__).joinpath("static", *name.split("/")).read_bytes()
     return build_colour_rules().encode() + content if name == "style.css" else content
 
 
@@ -94,6 +109,8 @@ def _build_environment() -> Environment:
         "version": compute_static_version,
         "theme": THEME.get,
         "plotly": _render_plotly_tags,
+        "reader": _render_reader_tags,
+        "split": split_segments,
     }
     environment.globals.update(known)
     return environment
@@ -108,6 +125,14 @@ def _render_plotly_tags() -> Markup:
         '<script defer src="/plotly/{}.js"></script><script type="module" src="/static/{}/charts.js"></script>'
     )
     return marks + scripts.format(version("plotly"), compute_static_version())
+
+
+def _render_reader_tags() -> Markup:
+    """Return the elements of a page that shows documents."""
+    tags = Markup(
+        '<link rel="stylesheet" href="/static/{0}/reader.css"><script type="module" src="/static/{0}/reader.js"></script>'
+    )
+    return tags.format(compute_static_version())
 
 
 def find_plotly_script() -> Path:

@@ -13,16 +13,17 @@ from assay.core.errors import UnknownName
 from assay.store.documents.details import read_document
 from assay.store.index.document_index import compute_signature
 from assay.store.journal.journal import JOURNAL_FILE
+from assay.store.runs.run import Run
 from assay.store.runs.tags import read_tags
 from assay.viewer.web.pages.document import build_document_context
 from assay.viewer.web.pages.documents import (
-    PAGE_SIZE,
     Selection,
     build_documents_context,
     build_unindexed_context,
     format_query,
     parse_query,
 )
+from assay.viewer.web.pages.reading_list import build_reading_list, build_unindexed_list
 from assay.viewer.web.pages.run import build_category_context, build_run_context
 from assay.viewer.web.rendering import render
 from assay.viewer.web.run_catalog import RunCatalog
@@ -136,6 +137,7 @@ def _show_document(request: Request) -> Response:
     key, task = request.path_params["key"], request.path_params["task"]
     position = request.path_params["position"]
     query = parse_query(read_query_values(request))
+    url = format_query(query)
     state = catalog.index(key, wait_s=0.0)
     with catalog.run(key) as run:
         record = read_document(
@@ -143,49 +145,30 @@ def _show_document(request: Request) -> Response:
         )
         if record is None:
             raise UnknownName(f"the run has no document {position} of task `{task}`")
-        wanted = bool(run.facts.get("spec", {}).get("token_logprobs"))
-        context = build_document_context(record, run.tasks.get(task, {}), run.folder, tokens=wanted)
+        context = build_document_context(
+            record,
+            run.tasks.get(task, {}),
+            run.folder,
+            tokens=bool(run.facts.get("spec", {}).get("token_logprobs")),
+            directions=read_directions(run, task),
+        )
+        if state.index is None:
+            around = build_unindexed_list(run, record, key, url, filtered=any(url.values()))
+        else:
+            selection = select_documents(request, key, state.index, query)
+            around = build_reading_list(
+                run, selection, key, url, task=task, position=position, metric=query.metric
+            )
         model = run.model
-    around: dict[str, Any] = {
-        "place": None,
-        "found": None,
-        "before": None,
-        "after": None,
-        "page_number": None,
-    }
-    if state.index is not None:
-        around = _find_neighbours(request, key, state.index, query, task, position)
     return HTMLResponse(
-        render(
-            "document.html",
-            page="document",
-            key=key,
-            model=model,
-            url=format_query(query),
-            **around,
-            **context,
-        ),
+        render("document.html", page="document", key=key, model=model, url=url, **around, **context),
         headers=_NO_STORE,
     )
 
 
-def _find_neighbours(
-    request: Request, key: str, index: Any, query: Any, task: str, position: int
-) -> dict[str, Any]:
-    """Return the previous and next document among those the query selects."""
-    selection = select_documents(request, key, index, query)
-    place = selection.find_place(task, position)
-    if place is None:
-        return {
-            "place": None, "found": len(selection.rows), "before": None, "after": None, "page_number": None,
-        }  # fmt: skip
-    return {
-        "place": place + 1,
-        "found": len(selection.rows),
-        "before": selection.document(place - 1),
-        "after": selection.document(place + 1),
-        "page_number": place // PAGE_SIZE + 1,
-    }
+def read_directions(run: Run, task: str) -> dict[tuple[str, str], bool | None]:
+    """Return (pipeline, metric) -> whether higher values are better, for a task; empty before the run ends."""
+    return {(one.pipeline, one.metric): one.higher_is_better for one in run.estimates if one.task == task}
 
 
 def render_loading_page(title: str, text: str, key: str) -> Response:

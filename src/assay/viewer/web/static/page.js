@@ -125,11 +125,7 @@ function move(step) {
   select("a.row", listed[selectedRow])?.focus({ preventScroll: true });
 }
 
-const follow = (relation) => {
-  const link = select(`a[rel="${relation}"]`);
-  if (!link) return;
-  if (link.matches("[data-swap]")) swap(link.getAttribute("href")); else location.assign(link.href);
-};
+const follow = (relation) => select(`a[rel="${relation}"]`)?.click();
 
 const page = document.body.dataset.page;
 const keys = {

@@ -1,0 +1,167 @@
+"""The verdict on a document in a few words: right or wrong, the metrics, the answer beside the target, the filters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assay.store.documents.details import DocumentRecord
+from assay.viewer.documents.filter_trace import FilterTrace, format_value
+
+__all__ = ["FilterLine", "MetricValue", "VerdictSummary", "build_filter_lines", "build_verdict_summary"]
+
+Directions = Mapping[tuple[str, str], bool | None]
+"""(pipeline, metric) -> whether higher values are better."""
+
+_MAX_VALUE = 160
+_MAX_ANSWER = 600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricValue:
+    """A metric of a document; `right` is None if the value is neither the best nor the worst one."""
+
+    pipeline: str
+    name: str
+    value: Any
+    right: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictSummary:
+    """The bar above a document."""
+
+    state: str
+    """right | wrong | partial | none"""
+
+    word: str
+    metrics: tuple[MetricValue, ...]
+    answer: str
+    target: str
+    has_target: bool
+    more: bool = False
+    """Whether the answer is cut."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineStep:
+    """A filter that changed the value, or whose result is unknown."""
+
+    name: str
+    arguments: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterLine:
+    """A pipeline in one line: the filters that changed the value, the number of the others, and the metrics."""
+
+    trace: FilterTrace
+    steps: tuple[LineStep, ...]
+    unchanged: int
+    metrics: tuple[MetricValue, ...]
+
+
+def build_verdict_summary(
+    record: DocumentRecord,
+    choices: Sequence[Mapping[str, Any]],
+    traces: Sequence[FilterTrace],
+    directions: Directions,
+) -> VerdictSummary:
+    """Summarise the verdicts; the first metric decides whether the document is right."""
+    metrics = _list_metrics(record, directions)
+    first = metrics[0] if metrics else None
+    if first is None:
+        state, word = "none", record.outcome
+    elif first.right is not None:
+        state, word = ("right", "right") if first.right else ("wrong", "wrong")
+    else:
+        state, word = "partial", "scored"
+    answer = _find_answer(choices, traces, first.pipeline if first else "")
+    target = _find_target(record, choices)
+    return VerdictSummary(
+        state=state,
+        word=word,
+        metrics=tuple(metrics),
+        answer=answer[:_MAX_ANSWER],
+        more=len(answer) > _MAX_ANSWER,
+        target=target,
+        has_target=bool(target),
+    )
+
+
+def _list_metrics(record: DocumentRecord, directions: Directions) -> list[MetricValue]:
+    return [
+        MetricValue(
+            pipeline=pipeline,
+            name=metric,
+            value=value,
+            right=_is_right(value, directions.get((pipeline, metric))),
+        )
+        for pipeline, metric, kind, value, _ in record.verdicts
+        if kind == "score"
+    ]
+
+
+def _is_right(value: Any, higher_is_better: bool | None) -> bool | None:
+    """Whether a value is the best (True) or the worst (False) one of a metric."""
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, (int, float)):
+        return None
+    if higher_is_better is False:
+        return True if value == 0 else None
+    return True if value == 1 else False if value == 0 else None
+
+
+def _find_answer(choices: Sequence[Mapping[str, Any]], traces: Sequence[FilterTrace], pipeline: str) -> str:
+    """Return the most likely choice, or the answer of the pipeline of the first metric."""
+    if choices:
+        return next((str(one["text"]).strip() for one in choices if one["best"]), "")
+    trace = next((one for one in traces if one.name == pipeline), traces[0] if traces else None)
+    return "" if trace is None else " | ".join(trace.answers).strip()
+
+
+def _find_target(record: DocumentRecord, choices: Sequence[Mapping[str, Any]]) -> str:
+    """Return the target; of a choice its text."""
+    named = [str(one["text"]).strip() for one in choices if one["is_target"]]
+    if named:
+        return " | ".join(dict.fromkeys(named))
+    target = record.target
+    listed = record.fields.get("choices")
+    if isinstance(target, int) and not isinstance(target, bool) and isinstance(listed, list):
+        if 0 <= target < len(listed) and isinstance(listed[target], str):
+            return listed[target].strip()
+    if target is None or target == [] or target == "":
+        return ""
+    if isinstance(target, (list, tuple)):
+        return " | ".join(format_value(one) for one in target)
+    return format_value(target).strip()
+
+
+def build_filter_lines(
+    record: DocumentRecord, traces: Sequence[FilterTrace], directions: Directions
+) -> list[FilterLine]:
+    """Return each pipeline in one line."""
+    metrics = _list_metrics(record, directions)
+    lines = []
+    for trace in traces:
+        steps = []
+        unchanged = 0
+        before: str | None = _shorten(trace.given) if trace.given else None
+        for step in trace.steps:
+            value = None if step.values is None else _shorten(step.values)
+            if value is not None and value == before:
+                unchanged += 1
+                continue
+            steps.append(LineStep(name=step.name, arguments=step.arguments, value=value))
+            before = value
+        own = tuple(one for one in metrics if one.pipeline == trace.name)
+        lines.append(FilterLine(trace=trace, steps=tuple(steps), unchanged=unchanged, metrics=own))
+    return lines
+
+
+def _shorten(values: Sequence[str]) -> str:
+    text = " ".join(" | ".join(values).split())
+    return text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 1]}…"

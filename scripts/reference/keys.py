@@ -30,7 +30,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "dataset_name": (BOTH, "The configuration of the dataset."),
         "dataset_kwargs": (
             BOTH,
-            "Arguments for loading the dataset: `data_files`, `data_dir`, `revision`, `token`, …",
+            "Arguments for loading the dataset: `data_files` and `data_dir` (relative to the task file), `revision`, `token`, …",
         ),
         "custom_dataset": (TEXT, "A function that returns the splits, instead of `dataset_path`."),
         "training_split": (BOTH, "The first choice of split for few-shot examples."),
@@ -60,7 +60,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             MEDIA,
             "Arguments of these functions by model name; `default` for other models.",
         ),
-        "use_prompt": (TEXT, "A promptsource prompt: `library:name`."),
+        "use_prompt": (
+            TEXT,
+            "A prompt by name: `promptsource:NAME` (`ASSAY_PROMPTSOURCE` names a checkout of promptsource) or `FILE.yaml:NAME`.",
+        ),
         "num_fewshot": (BOTH, "The number of few-shot examples."),
         "fewshot_config": (
             BOTH,

@@ -73,7 +73,7 @@ GENERATING: list[tuple[str, dict[str, Any], list[tuple[str, str]], str]] = [
     ("no target", {"doc_to_target": None}, [("warning", "no-target")], "no `doc_to_target`"),
     ("no question", {"doc_to_text": None}, [("warning", "empty-prompt"), ("warning", "empty-prompt")], "no `doc_to_text`"),
     ("an empty prompt", {"doc_to_text": " "}, [("warning", "empty-prompt")], "prompt is empty: documents 0, 1"),
-    ("a prompt of a missing package", {"use_prompt": "promptsource:x"}, [("error", "package")], "`promptsource`"),
+    ("a prompt of a missing package", {"use_prompt": "promptsource:x"}, [("error", "template")], "no release for Python"),
     ("a missing function", {"doc_to_text": Function("utils.onee")}, [("error", "function")], "no function `onee`"),
     ("a missing helper file", {"doc_to_text": Function("nowhere.one")}, [("error", "function")], "helper file not found"),
     ("a name that is not a function", {"doc_to_text": Function("utils.number")}, [("error", "function")], "not a function"),

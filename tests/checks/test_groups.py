@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.making import ROWS, write_choices, write_task
+from tests.making import write_choices, write_task
 
 from assay.checks.checker import CheckOptions, check_tasks
 from assay.checks.findings import Finding
@@ -31,7 +31,7 @@ def list_kinds(findings: Sequence[Finding]) -> list[tuple[str, str]]:
 
 def write_group(folder: Path, name: str = "both", **keys: Any) -> Path:
     """Write a group of two tasks with further keys."""
-    write_task(folder, "first", ROWS)
+    write_choices(folder, "first", metric_list=[{"metric": "acc"}, {"metric": "exact_match"}])
     write_choices(folder, "second")
     path = folder / f"{name}.yaml"
     path.write_text(json.dumps({"group": name, "task": ["first", "second"], **keys}))
@@ -45,14 +45,16 @@ GROUPS: list[tuple[str, dict[str, Any], list[tuple[str, str]], str]] = [
     ("no members", {"task": []}, [("warning", "group")], "no members"),
     ("itself inside", {"task": ["both"]}, [("error", "cycle")], "both > both"),
     ("a metric that no member reports", {"aggregate_metric_list": [{"metric": "acc_nrom"}]}, [("warning", "group-metric")], "they report: acc, exact_match"),
+    ("a metric that one member reports", {"aggregate_metric_list": [{"metric": "exact_match"}]}, [("warning", "group-metric")], "is missing in 1 of 2 tasks: second"),
     ("a pipeline that no member has", {"aggregate_metric_list": [{"metric": "acc", "filter_list": "strict"}]}, [("warning", "group-metric")], "they have: none"),
     ("a metric without name", {"aggregate_metric_list": [{"aggregation": "mean"}]}, [("error", "key")], "needs a `metric`"),
     ("an unknown aggregation", {"aggregate_metric_list": [{"metric": "acc", "aggregation": "meen"}]}, [("error", "scoring")], "did you mean `mean`"),
     ("a weight that is not a boolean", {"aggregate_metric_list": [{"metric": "acc", "weight_by_size": "truez"}]}, [("warning", "key")], "truez"),
     ("an unknown key", {"aggregate_metrics": []}, [("error", "key")], "did you mean `aggregate_metric_list`"),
-    ("a task with settings", {"task": [{"task": "first", "repeats": 3}]}, [("warning", "repeats")], "all 3 `repeats`"),
+    ("a task with settings", {"task": [{"task": "first", "repeats": 3}]}, [("note", "repeats")], "`repeats` has no effect"),
     ("an inline task", {"task": [{"task": "new", "dataset_path": "x/y", "doc_to_text": "{{"}]}, [("error", "key"), ("warning", "no-target"), ("error", "template")], "no split"),
-    ("an inline task with include", {"task": [{"task": "new", "include": "x", "doc_to_text": "x"}]}, [("error", "group")], "cannot `include`"),
+    ("an inline task with include", {"task": [{"task": "new", "include": "first.yaml", "metric_list": [{"metric": "acc"}]}]}, [], ""),
+    ("an inline task with a missing include", {"task": [{"task": "new", "include": "x", "doc_to_text": "x"}]}, [("error", "yaml")], "x"),
     ("an inline group", {"task": [{"group": "inner", "task": ["frist"]}]}, [("error", "member")], "did you mean `first`"),
 ]  # fmt: skip
 

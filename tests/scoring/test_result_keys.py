@@ -92,6 +92,26 @@ def test_a_metric_that_the_output_type_never_reports_is_an_error_in_the_plan(tmp
         assay.plan(model=make_model(), tasks=[str(path)])
 
 
+def test_a_registered_metric_of_choices_gets_pairs_of_target_and_answer(tmp_path: Path) -> None:
+    (tmp_path / "utils.py").write_text(
+        "from lm_eval.api.registry import register_aggregation, register_metric\n\n"
+        "@register_metric(metric='share_of_first', higher_is_better=False, output_type='multiple_choice',"
+        " aggregation='share')\n"
+        "def passthrough(items):\n    return items\n\n"
+        "@register_aggregation('share')\n"
+        "def share(items):\n    return sum(gold == 1 and answer == 1 for gold, answer in items) / len(items)\n\n"
+        "def keep(rows):\n    return rows\n"
+    )
+    path = write_choices(
+        tmp_path,
+        metric_list=[{"metric": "acc"}, {"metric": "share_of_first"}],
+        process_docs=Function("utils.keep"),
+    )
+    run = assay.run(model="oracle", tasks=[str(path)], no_cache=True, output_path=str(tmp_path / "out"))
+    assert run.results["choices"]["share_of_first,none"] == 0.5
+    assert "share_of_first   ↓" in run.table()
+
+
 def test_a_metric_without_a_value_has_a_row(tmp_path: Path) -> None:
     source = "def f(doc, results):\n    return {name: 1.0 for name in ['acc']}\n"
     path = write(tmp_path, source, "acc", "f9")

@@ -45,6 +45,9 @@ def test_an_aggregation_gives_the_published_number(row: dict[str, Any]) -> None:
         ("perplexity", [-1.0, -1.0], math.e),
         ("bypass", ["anything", None], 999),
         ("f1", [(0, 0), (0, 0)], 0.0),
+        ("macro_f1", [(0, 0), (1, 1), (2, 1), (2, 2)], pytest.approx(7 / 9)),
+        ("macro_f1", [("a", "b"), ("b", "b"), ("c", "d")], pytest.approx(1 / 6)),
+        ("weighted_f1", [("a", "b"), ("b", "b"), ("b", "b"), ("c", "d")], pytest.approx(0.4)),
         ("matthews_corrcoef", [(1, 1), (1, 1)], 0.0),
     ],
 )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from importlib.util import find_spec
 from typing import Any
 
 from assay.checks.findings import Findings
+from assay.core.errors import AssayError
 from assay.core.records.specs import TaskSpec
+from assay.tasks.prompts.named_prompts import load_named_prompt
 
 __all__ = ["check_config_values", "find_token_limits", "is_number"]
 
@@ -41,13 +42,10 @@ def check_config_values(spec: TaskSpec, findings: Findings) -> None:
     _check_fields(spec, findings)
     _check_fewshot(spec, findings)
     _check_setting_types(spec, findings)
-    if spec.use_prompt is not None and find_spec("promptsource") is None:
-        findings.error(
-            "package",
-            "`use_prompt` needs the package `promptsource`",
-            spec.place("use_prompt"),
-            "pip install promptsource",
-        )
+    try:
+        load_named_prompt(spec)
+    except AssayError as error:
+        findings.add_exception("template", error)
     metadata = spec.config.get("metadata")
     if metadata is not None and not isinstance(metadata, (Mapping, list)):
         findings.error("key", f"`metadata` must be a mapping, not {metadata!r}", spec.place("metadata"))

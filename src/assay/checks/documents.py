@@ -230,6 +230,7 @@ def _check_choices(found: RenderedDocuments, findings: Findings) -> None:
             f"duplicate choice: {_format_documents(repeated)}",
             found.spec.place("doc_to_choice"),
         )
+    _check_f1_labels(found, findings)
     single = [one.index for one in found.documents if one.choices is not None and len(one.choices) == 1]
     if single and found.spec.output_type.compares_choices:
         findings.warning(
@@ -241,6 +242,22 @@ def _check_choices(found: RenderedDocuments, findings: Findings) -> None:
 
 def _is_index(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _check_f1_labels(found: RenderedDocuments, findings: Findings) -> None:
+    """Report `f1` of a task with more than two choices: it is the F1 score of label 1 against label 0."""
+    spec = found.spec
+    most = max((len(one.choices) for one in found.documents if one.choices is not None), default=0)
+    if most < 3 or not spec.output_type.compares_choices or spec.process_results is not None:
+        return
+    for index, entry in enumerate(spec.metrics):
+        if entry.metric == "f1" and entry.aggregation in (None, "f1"):
+            findings.warning(
+                "metric-fit",
+                f"`f1` has no value with more than two classes; documents have up to {most} choices",
+                entry.where or spec.place(f"metric_list[{index}]"),
+                "`aggregation: macro_f1` or `weighted_f1`",
+            )
 
 
 def _get_gold(one: RenderedDocument) -> Any:

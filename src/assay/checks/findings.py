@@ -161,7 +161,7 @@ FINDING_KINDS: Mapping[str, str] = {
     "function": "a `!function` that does not exist, or a helper file that cannot be imported",
     "parameters": "a function that does not accept the arguments it is called with",
     "package": "a package that is not installed",
-    "template": "a template that does not compile",
+    "template": "a template that does not compile, or a prompt of `use_prompt` that does not exist",
     "written-line-end": "a backslash and an n instead of a line break",
     "choice-not-a-template": "a choice in a list that looks like a template but is used as plain text",
     "column": "a name in a template, or a single word, that is not a column",

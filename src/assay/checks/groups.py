@@ -14,7 +14,7 @@ from assay.core.records.specs import GroupMetric
 from assay.stats.aggregations import AGGREGATIONS
 from assay.tasks.files.index import IndexEntry, TaskIndex
 from assay.tasks.files.task_loader import TASK_KEYS, parse_group_metrics
-from assay.tasks.files.yaml_reader import TaskFile, read_task_file
+from assay.tasks.files.yaml_reader import TaskFile, merge_includes, read_task_file
 
 __all__ = ["CheckJob", "GroupNode", "GroupWalker", "ReportedMetrics", "check_group_metrics"]
 
@@ -149,12 +149,13 @@ class GroupWalker:
             error = UnknownName.of("task", name, self._index.names(), where=where)
             self._findings.add_exception("member", error)
             return []
-        if "include" in inline:
-            where = f"{file.places.get('task', file.path)}, task"
-            self._findings.error("group", "an inline task of a group cannot `include` a file", where)
-            return []
         config = {**overrides, "task": f"{parent}::{name}"}
-        return [CheckJob(name=f"{parent}::{name}", source=TaskFile(file.path, config, file.places))]
+        try:
+            merged = merge_includes(TaskFile(file.path, config, file.places))
+        except AssayError as error:
+            self._findings.add_exception("yaml", error)
+            return []
+        return [CheckJob(name=f"{parent}::{name}", source=merged)]
 
     def _walk_entry(self, entry: IndexEntry, parent: str, overrides: Mapping[str, Any]) -> list[CheckJob]:
         if entry.kind == "tag":
@@ -186,6 +187,7 @@ class ReportedMetrics:
 
     metrics: frozenset[str]
     pipelines: frozenset[str]
+    output_type: str
     may_report_others: bool
     """Whether task code may report metrics that the task file does not name."""
 
@@ -213,6 +215,8 @@ def check_group_metrics(
                 findings.add_exception("scoring", unknown)
             if reported and len(reported) == len(members):  # an unreadable task may report anything
                 _check_reported(node.name, metric, reported, where, findings)
+                named = {job.name: one for job, one in zip(node.leaves, reported, strict=True)}
+                _check_partly_reported(node.name, metric, named, where, findings)
 
 
 def _check_weights(given: Any, where: str, findings: Findings) -> None:
@@ -221,6 +225,37 @@ def _check_weights(given: Any, where: str, findings: Findings) -> None:
         if not isinstance(weight, bool):
             what = f"`weight_by_size` must be true or false, not {weight!r}; it is treated as {bool(weight)}".lower()
             findings.warning("key", what, where)
+
+
+def _check_partly_reported(
+    group: str,
+    metric: GroupMetric,
+    reported: Mapping[str, ReportedMetrics],
+    where: str,
+    findings: Findings,
+) -> None:
+    """Report a metric that only some tasks of a group report: the score of the group leaves the others out.
+
+    Tasks of other output types than those that report the metric are not expected to report it.
+    """
+    kinds = {one.output_type for one in reported.values() if metric.metric in one.metrics}
+    missing = [
+        name
+        for name, one in reported.items()
+        if not one.may_report_others and metric.metric not in one.metrics and one.output_type in kinds
+    ]
+    if missing and len(missing) < len(reported):
+        findings.warning(
+            "group-metric",
+            f"`{metric.metric}` of `{group}` is missing in {len(missing)} of {len(reported)} tasks: {_list_some(missing)}",
+            where,
+            "the score of the group does not include them",
+        )
+
+
+def _list_some(names: Sequence[str]) -> str:
+    others = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + others
 
 
 def _check_reported(

@@ -13,6 +13,7 @@ from assay.checks.functions import BrokenFunctions
 from assay.core.errors import ErrorGroup, UnknownName
 from assay.core.records.specs import MetricSpec, TaskSpec
 from assay.models import MODELS
+from assay.scoring.likelihoods import is_pair_of_choices
 from assay.scoring.metrics import METRICS
 from assay.scoring.metrics.aggregated import return_pair
 from assay.scoring.result_keys import find_metrics_without_values
@@ -29,7 +30,7 @@ _PAIR_METRICS: Mapping[str, frozenset[str]] = {
 
 _NUMBER_AGGREGATIONS = frozenset(("mean", "nanmean", "sum", "std", "perplexity"))
 _PAIR_AGGREGATIONS = frozenset(
-    "f1 matthews_corrcoef brier_score bleu chrf chrf++ ter weighted_perplexity bits_per_byte".split()
+    "f1 macro_f1 weighted_f1 matthews_corrcoef brier_score bleu chrf chrf++ ter weighted_perplexity bits_per_byte".split()
 )
 
 
@@ -164,7 +165,7 @@ def _check_fit(spec: TaskSpec, entry: MetricSpec, where: str, findings: Findings
     pair = (
         known.function is return_pair and not uses_hub
         if generates
-        else name in _PAIR_METRICS.get(kind, frozenset())
+        else name in _PAIR_METRICS.get(kind, frozenset()) or is_pair_of_choices(known)
     )
     aggregation = entry.aggregation if entry.aggregation is not None else known.aggregation
     if pair and aggregation in _NUMBER_AGGREGATIONS:

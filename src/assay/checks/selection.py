@@ -85,6 +85,8 @@ def _select_file(word: str, path: Path, selection: CheckSelection) -> None:
             TaskError("the file defines neither a task nor a group", where=word, hint="add `task: my_task`"),
         )
         return
+    if entry.kind == "group":
+        selection.index = selection.index.with_neighbours(path)
     selection.add(entry)
 
 

@@ -111,6 +111,7 @@ def _collect_reported_metrics(task: PartialTask) -> ReportedMetrics:
     own_code = spec.process_results is not None or spec.config.get("class") is not None
     own_code = own_code or any(callable(entry.metric) for entry in spec.metrics)
     return ReportedMetrics(
+        output_type=spec.output_type,
         metrics=frozenset(list_metric_names(spec)),
         pipelines=frozenset(pipeline.name for pipeline in spec.pipelines) or frozenset(("none",)),
         may_report_others=own_code or not task.has_valid("metric_list", "output_type"),

@@ -11,7 +11,23 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-__all__ = ["judge_choices", "judge_likelihood", "judge_rolling", "argmax"]
+from assay.scoring.metrics import Metric
+
+__all__ = [
+    "CHOICE_METRICS",
+    "argmax",
+    "is_pair_of_choices",
+    "judge_choices",
+    "judge_likelihood",
+    "judge_rolling",
+]
+
+CHOICE_METRICS = frozenset(
+    "acc acc_norm acc_bytes acc_mutual_info exact_match f1 mcc brier_score likelihood bypass".split()
+)
+"""The built-in metrics that a multiple-choice task can report."""
+
+_PAIR_METRICS = ("f1", "mcc")
 
 _SPACES = re.compile(r"\s+")
 _NOT_A_CHOICE = -100
@@ -55,8 +71,11 @@ def judge_choices(
     choices: Sequence[str],
     *,
     several: bool = False,
+    pairs: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Score one continuation per choice. The most likely one is the answer. `several` means the target is a list.
+
+    The value of `f1`, `mcc` and the metrics in `pairs` is the pair of target and answer, for their aggregation.
 
     >>> judge_choices(["acc", "acc_norm"], [(-4.0, False), (-5.0, False)], 1, ["no", "perhaps"])
     {'acc': 0.0, 'acc_norm': 1.0}
@@ -76,7 +95,7 @@ def judge_choices(
     right = (lambda index: index in gold) if several else (lambda index: index == gold)
     if "acc" in wanted:
         found["acc"] = 1.0 if right(likeliest) else 0.0
-    for name in ("f1", "mcc"):
+    for name in (*_PAIR_METRICS, *pairs):
         if name in wanted:
             found[name] = (gold, likeliest)
     if "acc_norm" in wanted:
@@ -94,6 +113,12 @@ def judge_choices(
     if "acc_mutual_info" in wanted:
         found["acc_mutual_info"] = _mutual_information(values, unconditional, gold)
     return found
+
+
+def is_pair_of_choices(metric: Metric) -> bool:
+    """Whether a metric of task code or a plugin is registered for multiple choice: its aggregation gets pairs of target
+    and answer, as in lm-eval's guide to new metrics."""
+    return "multiple_choice" in metric.output_types and metric.name not in CHOICE_METRICS
 
 
 def argmax(values: Sequence[float]) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 
 from assay.core.errors import TaskError
 from assay.core.records.specs import TaskSpec
+from assay.scoring.likelihoods import CHOICE_METRICS, is_pair_of_choices
 from assay.scoring.metrics import METRICS
 
 __all__ = ["find_metrics_without_values", "find_result_keys", "is_misspelled"]
@@ -21,9 +22,7 @@ __all__ = ["find_metrics_without_values", "find_result_keys", "is_misspelled"]
 _REPORTABLE_METRICS: Mapping[str, frozenset[str]] = {
     "loglikelihood": frozenset(("acc", "perplexity", "bypass")),
     "loglikelihood_rolling": frozenset(("word_perplexity", "byte_perplexity", "bits_per_byte", "bypass")),
-    "multiple_choice": frozenset(
-        "acc acc_norm acc_bytes acc_mutual_info exact_match f1 mcc brier_score likelihood bypass".split()
-    ),
+    "multiple_choice": CHOICE_METRICS,
 }
 """Metrics that tasks of an output type can report; output types that generate text are not listed."""
 
@@ -44,7 +43,13 @@ def find_metrics_without_values(spec: TaskSpec) -> Iterator[TaskError]:
             continue
         if spec.process_results is None:
             reported = _REPORTABLE_METRICS.get(spec.output_type)
-            if reported is not None and entry.name in METRICS and entry.name not in reported:
+            known = METRICS.get(entry.name) if entry.name in METRICS else None
+            if (
+                reported is not None
+                and known is not None
+                and entry.name not in reported
+                and not is_pair_of_choices(known)
+            ):
                 others = ", ".join(sorted(reported - {"bypass"}))
                 yield TaskError(
                     f"a {spec.output_type} task never reports `{entry.name}`",

@@ -16,7 +16,7 @@ from assay.core.records.verdicts import Evidence, Score, Verdict
 from assay.scoring.generations import MetricCall, accepts_keywords, judge_text
 from assay.scoring.judges.panel import JudgePanel, PanelMember
 from assay.scoring.judges.spec import JudgeSpec, parse_judge
-from assay.scoring.likelihoods import judge_choices, judge_likelihood, judge_rolling
+from assay.scoring.likelihoods import is_pair_of_choices, judge_choices, judge_likelihood, judge_rolling
 from assay.scoring.lmms_eval import judge_texts, resolve_reasoning_tags, strip_answers
 from assay.scoring.metrics import METRICS, Metric
 from assay.scoring.metrics.hf_evaluate import HfEvaluateMetric
@@ -41,6 +41,7 @@ class Scorer:
         "_calls",
         "_dialect",
         "_output_type",
+        "_pair_metrics",
         "_process",
         "_texts_only",
         "metrics",
@@ -76,6 +77,9 @@ class Scorer:
         )
         """Whether scoring only calls metrics with texts, which is the most frequent case."""
 
+        self._pair_metrics = tuple(
+            name for name in metrics if name in METRICS and is_pair_of_choices(METRICS.get(name))
+        )
         self.runs_task_code = process_results is not None or any(
             not _is_builtin(call.function) for call in calls
         )
@@ -177,7 +181,14 @@ class Scorer:
         match self._output_type:
             case OutputType.MULTIPLE_CHOICE:
                 gold = question if multiple_inputs else target
-                return judge_choices(self.metrics, answers, gold, choices or (), several=multiple_targets)
+                return judge_choices(
+                    self.metrics,
+                    answers,
+                    gold,
+                    choices or (),
+                    several=multiple_targets,
+                    pairs=self._pair_metrics,
+                )
             case OutputType.LOGLIKELIHOOD:
                 return judge_likelihood(self.metrics, answers)
             case OutputType.LOGLIKELIHOOD_ROLLING:

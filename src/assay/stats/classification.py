@@ -6,6 +6,7 @@ labels per document) use scikit-learn, which gives the same numbers for integers
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +16,15 @@ from numpy.typing import NDArray
 from assay.core.errors import MissingPackage
 from assay.stats.aggregations import AGGREGATIONS
 
-__all__ = ["brier_score", "build_f1_scorer", "build_mcc_scorer", "f1", "matthews_corrcoef"]
+__all__ = [
+    "brier_score",
+    "build_f1_scorer",
+    "build_mcc_scorer",
+    "f1",
+    "macro_f1",
+    "matthews_corrcoef",
+    "weighted_f1",
+]
 
 Rows = NDArray[np.intp]
 Pairs = Sequence[tuple[Any, Any]]
@@ -42,6 +51,40 @@ def f1(values: Pairs) -> float:
         ) from None
     golds, predictions = zip(*values, strict=True)
     return float(np.max(f1_score(golds, predictions)))
+
+
+@AGGREGATIONS.register("macro_f1")
+def macro_f1(values: Pairs) -> float:
+    """Return the mean of the F1 scores of all labels, for more than two labels.
+
+    >>> round(macro_f1([(0, 0), (1, 1), (2, 1), (2, 2)]), 4)
+    0.7778
+    """
+    return _average_f1(values, [1.0] * len(_count_labels(values)))
+
+
+@AGGREGATIONS.register("weighted_f1")
+def weighted_f1(values: Pairs) -> float:
+    """Return the mean of the F1 scores of all labels, weighted by how often each label is the target.
+
+    >>> weighted_f1([(0, 0), (1, 1), (2, 1), (2, 2)])
+    0.75
+    """
+    return _average_f1(values, [float(golds) for golds, _, _ in _count_labels(values).values()])
+
+
+def _count_labels(values: Pairs) -> dict[Any, tuple[int, int, int]]:
+    """Return for each label how often it is the target, how often it is predicted, and how often both."""
+    golds = Counter(gold for gold, _ in values)
+    predictions = Counter(prediction for _, prediction in values)
+    hits = Counter(gold for gold, prediction in values if gold == prediction)
+    labels = dict.fromkeys([*golds, *predictions])
+    return {label: (golds[label], predictions[label], hits[label]) for label in labels}
+
+
+def _average_f1(values: Pairs, weights: Sequence[float]) -> float:
+    scores = [2 * hits / (golds + predictions) for golds, predictions, hits in _count_labels(values).values()]
+    return float(np.average(scores, weights=weights))
 
 
 @AGGREGATIONS.register("matthews_corrcoef")

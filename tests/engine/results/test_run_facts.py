@@ -72,4 +72,5 @@ def test_a_group_shows_what_the_tasks_directly_in_it_share(workspace: Path) -> N
     a, b, c = (plan.tasks[name] for name in "abc")
     assert describe_group([a, b]) == {"n_shot": 2, "higher_is_better": {"exact_match": None}}
     assert describe_group([a, c]) == {"n_shot": None, "higher_is_better": {"exact_match": True, "bleu": True}}
+    assert describe_group([a, c], {"num_fewshot": 8})["n_shot"] == 8
     assert describe_group([]) == {"n_shot": None, "higher_is_better": {}}

@@ -302,3 +302,31 @@ def test_whatever_the_data_only_our_errors_come_out(
         rows = load_splits(make_spec(path, {"test": path.name}))["test"]
         assert all(isinstance(row, dict) and set(row) == set(rows.features) for row in rows)
         assert all(isinstance(column, str) for column in rows.features)
+
+
+@pytest.mark.parametrize(
+    ("dataset_path", "arguments"),
+    [
+        ("json", {"data_dir": "data"}),
+        ("json", {"data_dir": "data", "data_files": {"test": "test.jsonl"}}),
+        ("text", {"data_files": {"test": "data/test.jsonl"}}),
+        ("json", {"data_files": {"test": ["data/*.jsonl"]}}),
+    ],
+)
+def test_data_beside_the_task_file_is_found_from_any_folder(
+    write: Write,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    dataset_path: str,
+    arguments: dict[str, Any],
+) -> None:
+    path = write("tasks/data/test.jsonl", '{"a": 1}\n{"a": 2}\n')
+    spec = TaskSpec(
+        name="a",
+        path=str(path.parent.parent / "a.yaml"),
+        dataset_path=dataset_path,
+        dataset_kwargs=arguments,
+        test_split="test",
+    )
+    monkeypatch.chdir(tmp_path)
+    assert len(load_splits(spec)["test"]) == 2

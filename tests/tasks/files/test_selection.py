@@ -243,6 +243,17 @@ def test_a_group_file_may_name_tasks_of_the_index(write: Write, chosen: Chosen) 
     assert chosen(str(path)).groups["mine"].members == ("a", "c")
 
 
+def test_a_group_file_finds_its_members_beside_it(write: Write, chosen: Chosen) -> None:
+    write("mine/one.yaml", f"task: one\n{LEAST}")
+    write("mine/a.yaml", f"task: a\ntag: own\n{LEAST}")
+    write("mine/deep/two.yaml", f"task: two\ntag: own\n{LEAST}")
+    write("mine/broken.yaml", "task: [")
+    path = write("mine/g.yaml", "group: mine\ntask: [one, own, b]\n")
+    selection = chosen(str(path))
+    assert selection.groups["mine"].members == ("one", "a", "two", "b")
+    assert selection.tasks["a"].path == str(path.parent / "a.yaml")
+
+
 def test_a_folder_stands_for_every_task_file_in_it(write: Write, chosen: Chosen) -> None:
     write("mine/two.yaml", f"task: two\n{LEAST}")
     path = write("mine/deep/one.yaml", f"task: one\n{LEAST}").parent.parent

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from assay.core.errors import MissingPackage, TaskError
+from assay.core.errors import TaskError
 from assay.core.records.specs import TaskSpec
 from assay.tasks.data.rows import Rows
+from assay.tasks.prompts.promptsource_templates import load_templates
 from assay.tasks.task import Task
 
 ROWS = Rows([{"premise": "It rains.", "label": 1}])
@@ -62,8 +63,65 @@ def test_a_prompt_that_is_not_there_is_refused(
 
 def test_without_promptsource_the_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "promptsource", None)
-    with pytest.raises(MissingPackage, match="promptsource"):
+    with pytest.raises(TaskError, match="promptsource, which has no release for Python"):
         make_task(tmp_path, "promptsource:GPT-3 style").question(ROWS[0])
+
+
+TEMPLATES = """
+dataset: nli
+templates:
+  1f: !Template
+    answer_choices: "No ||| Yes, {{label}}"
+    jinja: "{{premise}} True?\\n|||\\n{{ answer_choices[label] }}"
+    metadata: !TemplateMetadata {original_task: true}
+    name: GPT-3 style
+    reference: ''
+  2f: !Template
+    answer_choices: null
+    jinja: "{{premise}}"
+    name: no target
+"""
+
+
+def write_checkout(folder: Path, dataset: str) -> Path:
+    file = folder / "promptsource" / "templates" / dataset / "templates.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(TEMPLATES)
+    return folder
+
+
+def test_templates_are_read_from_a_checkout_of_promptsource(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ASSAY_PROMPTSOURCE", str(write_checkout(tmp_path / "checkout", "nli")))
+    task = make_task(
+        tmp_path, "promptsource:GPT-3 style", output_type="multiple_choice", doc_to_choice=["a", "b"]
+    )
+    fields = {"premise": "It ||| rains.", "label": 1}
+    assert task.question(fields) == "It ||| rains. True?"
+    assert task.target(fields) == "Yes, 1"
+    assert task.choices(fields) == ["No", "Yes, 1"]
+    long = make_task(tmp_path, "promptsource:no target")
+    assert long.question({"premise": "a" * 3000}) == long.spec.fewshot_delimiter
+    with pytest.raises(TaskError, match="unknown prompt: `GPT-4 style`"):
+        make_task(tmp_path, "promptsource:GPT-4 style").question(ROWS[0])
+
+
+def test_templates_of_a_dataset_are_found_without_its_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ASSAY_PROMPTSOURCE", str(write_checkout(tmp_path, "super_glue/cb")))
+    known = load_templates(tmp_path / "promptsource" / "templates", "aps/super_glue", "cb")
+    assert list(known) == ["GPT-3 style", "no target"]
+    assert len(known["no target"].apply({"premise": "x" * 3000})[0]) == 2048
+    with pytest.raises(TaskError, match="no templates for `aps/super_glue`, `rte`"):
+        load_templates(tmp_path / "promptsource" / "templates", "aps/super_glue", "rte")
+
+
+def test_a_folder_without_templates_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASSAY_PROMPTSOURCE", str(tmp_path))
+    with pytest.raises(TaskError, match="not a checkout of promptsource"):
+        make_task(tmp_path, "promptsource:x").question(ROWS[0])
 
 
 class Template:

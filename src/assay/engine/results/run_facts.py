@@ -58,7 +58,9 @@ def collect_facts(plan: Plan) -> dict[str, Any]:
                 "alias": group.alias,
                 "members": list(group.members),
                 "version": str(group.version),
-                **describe_group([plan.tasks[task] for task in group.members if task in plan.tasks]),
+                **describe_group(
+                    [plan.tasks[task] for task in group.members if task in plan.tasks], group.metadata
+                ),
             }
             for name, group in plan.groups.items()
         },
@@ -175,9 +177,16 @@ def _to_json_argument(value: Any) -> Any:
     return getattr(named, "__qualname__", None) or to_plain(value) if callable(named) else to_plain(value)
 
 
-def describe_group(members: Sequence[PlannedTask]) -> dict[str, Any]:
-    """Describe what the direct members of a group share: n-shot, and the direction of each metric."""
+def describe_group(
+    members: Sequence[PlannedTask], metadata: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Describe what the direct members of a group share: n-shot, and the direction of each metric.
+
+    `num_fewshot` in the group's `metadata` overrides n-shot.
+    """
     shots = {get_num_fewshot(planned) for planned in members}
+    if metadata and "num_fewshot" in metadata:
+        shots = {metadata["num_fewshot"]}
     directions: dict[str, bool | None] = {}
     for planned in members:
         for metric, use in planned.scorer.metrics.items():

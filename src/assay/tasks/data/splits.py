@@ -10,6 +10,7 @@ import inspect
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,11 @@ from assay.tasks.data.local_files import SUFFIXES, read_files
 from assay.tasks.data.rows import Rows, Split
 
 __all__ = ["load_splits"]
+
+_FILE_LOADERS = frozenset(
+    "arrow audiofolder csv imagefolder json pandas parquet text videofolder webdataset xml".split()
+)
+"""Values of `dataset_path` that read local files and are not repositories of the hub."""
 
 
 def load_splits(
@@ -48,7 +54,42 @@ def load_splits(
         files = _resolve_local_files(spec)
         if files is not None:
             return {name: read_files(paths) for name, paths in files.items()}
+    if spec.dataset_path in _FILE_LOADERS:
+        spec = replace(spec, dataset_kwargs=_resolve_relative_paths(spec))
     return load_hf_dataset(spec, data_root=data_root, trust_remote_code=trust_remote_code)
+
+
+def _resolve_relative_paths(spec: TaskSpec) -> dict[str, Any]:
+    """Return `dataset_kwargs` in which `data_dir` and `data_files` that exist beside the task file are absolute.
+
+    Other relative paths stay as they are: the `datasets` library looks for them in the working directory.
+    """
+    folder = Path(spec.path).parent.absolute()
+    arguments = dict(spec.dataset_kwargs)
+    base = arguments.get("data_dir")
+    if isinstance(base, str):
+        arguments["data_dir"] = _resolve_beside(base, folder)
+    elif "data_files" in arguments:
+        arguments["data_files"] = _resolve_names(arguments["data_files"], folder)
+    return arguments
+
+
+def _resolve_names(names: Any, folder: Path) -> Any:
+    if isinstance(names, Mapping):
+        return {split: _resolve_names(value, folder) for split, value in names.items()}
+    if isinstance(names, (list, tuple)):
+        return [_resolve_names(value, folder) for value in names]
+    return _resolve_beside(names, folder) if isinstance(names, str) else names
+
+
+def _resolve_beside(name: str, folder: Path) -> str:
+    if "://" in name or Path(name).expanduser().is_absolute():
+        return name
+    try:
+        found = (folder / name).exists() or any(folder.glob(name))
+    except (OSError, ValueError, NotImplementedError):  # not a valid file name or pattern
+        return name
+    return str(folder / name) if found else name
 
 
 def _has_parameter(function: Any, name: str) -> bool:

@@ -121,6 +121,23 @@ class TaskIndex:
             return self
         return replace(self, entries={**self.entries, **hidden}, _hidden={})
 
+    def with_neighbours(self, file: Path) -> TaskIndex:
+        """Return the index in which the task files beside a file, and one folder below, take precedence."""
+        from assay.tasks.files.yaml_reader import read_task_file
+
+        beside = TaskIndex()
+        for pattern in ("*.yaml", "*.yml", "*/*.yaml", "*/*.yml"):
+            for path in sorted(file.parent.glob(pattern)):
+                try:
+                    config = read_task_file(path).config
+                except AssayError:  # a template, or a file that has nothing to do with the group
+                    continue
+                entry = _entry(config, str(path), None)
+                if entry is not None and entry.name not in beside.entries:
+                    beside.add(entry, _tags(config))
+        beside._add_tags()
+        return replace(self, entries={**self.entries, **beside.entries})
+
     def find_alternative(self, entry: IndexEntry) -> str:
         """Return the entry of the same name in another well-known root as `assay/NAME`, or an empty string."""
         for label, root in self.labels.items():

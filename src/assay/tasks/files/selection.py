@@ -178,7 +178,7 @@ def _add_file(path: Path, index: TaskIndex, selection: Selection) -> None:
         raise TaskError(
             "the file defines neither a task nor a group", where=str(path), hint="add `task: my_task`"
         )
-    _add(entry, index, selection)
+    _add(entry, index.with_neighbours(path) if entry.kind == "group" else index, selection)
 
 
 def _add(entry: IndexEntry, index: TaskIndex, selection: Selection) -> None:

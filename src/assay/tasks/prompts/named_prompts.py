@@ -1,11 +1,13 @@
 """`use_prompt`: prompts from promptsource or from a YAML file of prompts.
 
-`promptsource:NAME` is a template of the dataset in the promptsource package. `FILE.yaml:NAME` is
+`promptsource:NAME` is a template of the dataset in promptsource: in the checkout that `ASSAY_PROMPTSOURCE` names, or in the
+installed package. `FILE.yaml:NAME` is
 `prompts: {NAME: {doc_to_text, doc_to_target}}` in a file in the folder of the task file.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -14,9 +16,10 @@ from typing import Any
 
 import yaml
 
-from assay.core.errors import MissingPackage, TaskError
+from assay.core.errors import TaskError
 from assay.core.records.specs import TaskSpec
 from assay.tasks.files.yaml_aliases import load_yaml
+from assay.tasks.prompts.promptsource_templates import find_templates_folder, load_templates
 from assay.tasks.prompts.templates import compile_template
 
 __all__ = ["NamedPrompt", "load_named_prompt"]
@@ -37,8 +40,7 @@ def load_named_prompt(spec: TaskSpec) -> NamedPrompt | None:
     """Load the prompt of `use_prompt`. Return None if the task does not set it.
 
     Raises:
-        TaskError: The prompt does not exist.
-        MissingPackage: The prompt is in promptsource, which is not installed.
+        TaskError: The prompt does not exist, or the templates of promptsource are not available.
     """
     if spec.use_prompt is None:
         return None
@@ -62,13 +64,25 @@ def load_named_prompt(spec: TaskSpec) -> NamedPrompt | None:
 
 
 def _from_promptsource(spec: TaskSpec, name: str, where: str) -> NamedPrompt:
-    try:
-        from promptsource.templates import DatasetTemplates
-    except ModuleNotFoundError:
-        raise MissingPackage.of("promptsource", f"the prompt `{name}`", where=where) from None
-    templates = DatasetTemplates(spec.dataset_path, spec.dataset_name)
-    if name not in templates.all_template_names:
-        raise _unknown_prompt_error(name, list(templates.all_template_names), where)
+    folder = find_templates_folder()
+    if folder is not None:
+        templates: Any = load_templates(folder, str(spec.dataset_path), spec.dataset_name, where=where)
+        known = list(templates)
+    else:
+        try:
+            from promptsource.templates import DatasetTemplates
+        except ModuleNotFoundError:
+            raise TaskError(
+                f"the prompt `{name}` needs the templates of promptsource, which has no release for Python"
+                f" {sys.version_info.major}.{sys.version_info.minor}",
+                where=where,
+                hint="git clone https://github.com/bigscience-workshop/promptsource and set"
+                " ASSAY_PROMPTSOURCE to its folder",
+            ) from None
+        templates = DatasetTemplates(spec.dataset_path, spec.dataset_name)
+        known = list(templates.all_template_names)
+    if name not in known:
+        raise _unknown_prompt_error(name, known, where)
     template = templates[name]
 
     def render(fields: Fields, index: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from assay.core.records.endings import ENDINGS
@@ -12,6 +12,7 @@ from assay.viewer.number_format import format_dollars, format_float
 from assay.viewer.text_tables import render_table_text
 
 __all__ = [
+    "format_group_notes",
     "format_letter_notes",
     "format_notes",
     "format_outcome_notes",
@@ -30,6 +31,7 @@ def format_notes(run: Run) -> list[str]:
         *format_letter_notes(run),
         *format_server_notes(run),
         *format_truncation_notes(run),
+        *format_group_notes(run),
     ]
     if run.spent.has_usage:
         usage = format_usage(run.spent, _find_billing(run, ""))
@@ -133,6 +135,40 @@ def format_truncation_notes(run: Run) -> list[str]:
             f" {kept:.0f} of {whole:.0f} tokens remain on average"
         )
     return lines
+
+
+def format_group_notes(run: Run) -> list[str]:
+    """Return a warning for each score of a group that some of its tasks do not report.
+
+    `warning: sums: exact_match (none) is missing in 1 of 5 tasks: sums_hard`
+
+    Tasks of other output types than those that report the metric are not expected to report it.
+    """
+    groups = run.facts.get("groups", {})
+    values = {(one.task, one.metric, one.pipeline) for one in run.estimates if one.value is not None}
+    lines = []
+    for one in run.estimates:
+        if one.task not in groups:
+            continue
+        leaves = list(dict.fromkeys(_find_leaves(one.task, groups)))
+        missing = [leaf for leaf in leaves if (leaf, one.metric, one.pipeline) not in values]
+        kinds = {run.tasks.get(leaf, {}).get("output_type") for leaf in leaves if leaf not in missing}
+        missing = [leaf for leaf in missing if run.tasks.get(leaf, {}).get("output_type") in kinds]
+        if missing and len(missing) < len(leaves):
+            names = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+            lines.append(
+                f"warning: {one.task}: {one.metric} ({one.pipeline}) is missing in {len(missing)} of {len(leaves)}"
+                f" tasks: {names}"
+            )
+    return lines
+
+
+def _find_leaves(group: str, groups: Mapping[str, Any]) -> Iterator[str]:
+    for member in groups[group]["members"]:
+        if member in groups:
+            yield from _find_leaves(member, groups)
+        else:
+            yield member
 
 
 def format_usage(spent: UsageTotals, billing: Mapping[str, Any] | None) -> str:

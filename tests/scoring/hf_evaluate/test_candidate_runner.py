@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -16,6 +16,8 @@ import pytest
 from tests.scoring.hf_evaluate.verdict_cheats import CHEATS, REMAINING_CHEATS
 from tests.working_sandbox import working_sandbox
 
+from assay.core.program_executor import use_executor
+from assay.core.records.programs import Execution, Program, SandboxError
 from assay.sandboxes.program_runner import allow_programs
 from assay.scoring.hf_evaluate import candidate_runner
 from assay.scoring.hf_evaluate.candidate_protocol import choose_protocol
@@ -119,14 +121,28 @@ def allow_any_sandbox() -> Iterator[None]:
         yield
 
 
-def check(candidate: str, tests: str, *, mode: str | None = None, seconds: float = 10.0) -> str:
+def check(
+    candidate: str,
+    tests: str,
+    *,
+    mode: str | None = None,
+    seconds: float = 10.0,
+    waited_s: float | None = None,
+) -> str:
     """Run the runner without a sandbox; `mode="in_process"` is what lm_eval does."""
-    job: dict[str, Any] = {"word": "word", "seconds": seconds, "candidate": candidate, "tests": tests}
+    job: dict[str, Any] = {"word": "word", "candidate": candidate, "tests": tests}
+    job |= {"seconds": seconds, "max_added_seconds": 10.0}
+    source = Path(candidate_runner.__file__).read_text("utf-8")
+    if waited_s is not None:  # as if the process had waited so long for a processor
+        job["max_added_seconds"] = 1.0
+        source = source.replace(
+            'if __name__ == "__main__"', f"read_waiting_time = lambda _: {waited_s}\nif True"
+        )
     job |= choose_protocol(tests).to_json()
     if mode == "in_process":
         job |= {"mode": mode, "separate": False}
     done = subprocess.run(
-        [sys.executable, "-I", "-c", Path(candidate_runner.__file__).read_text("utf-8")],
+        [sys.executable, "-I", "-c", source],
         input=json.dumps(job).encode(),
         capture_output=True,
         check=False,
@@ -147,6 +163,46 @@ def test_wrong_programs_fail_in_one_process_and_in_two(name: str) -> None:
     candidate, tests, verdict = WRONG[name]
     assert check(candidate, tests, seconds=0.5).startswith(verdict)
     assert check(candidate, tests, mode="in_process", seconds=0.5).startswith(verdict)
+
+
+def test_a_program_that_waited_too_long_for_a_processor_has_no_verdict() -> None:
+    slow = "import time\ntime.sleep(60)"
+    assert check(slow, "", seconds=1.0, waited_s=3.0) == "busy: waited 6 s for a processor"
+    assert check("while True: pass", "", seconds=0.1, waited_s=3.0) == "timed out", "it has used its time"
+    assert check(slow, "", seconds=0.5, waited_s=0.0) == "timed out"
+
+
+class BusyMachine:
+    """Executes programs with these results, and records their time limits. `{}` stands for the secret word."""
+
+    def __init__(self, *results: str) -> None:
+        self.results = list(results)
+        self.limits_s: list[float] = []
+
+    def execute_programs(self, programs: Sequence[Program]) -> list[Execution]:
+        return [self.execute(program) for program in programs]
+
+    def execute(self, program: Program) -> Execution:
+        self.limits_s.append(program.limits.time_s)
+        word = json.loads(program.stdin)["word"]
+        result = self.results.pop(0)
+        return Execution(exit_reason="exited" if result else "time", stdout=result.format(word))
+
+
+@pytest.mark.parametrize("first", ["{} busy: waited 12 s for a processor", ""], ids=["waited", "killed"])
+def test_a_program_on_a_busy_machine_runs_again_alone_with_more_time(first: str) -> None:
+    machine = BusyMachine("{} passed", first, "{} failed: no", "{} passed")
+    with use_executor(machine):
+        assert run_candidates(["a = 1", "b = 1", "c = 1"]) == ["passed", "passed", "failed: no"]
+    assert machine.limits_s[3] > 3 * machine.limits_s[1]
+
+
+def test_a_program_that_a_busy_machine_cannot_run_has_no_score() -> None:
+    busy = "{} busy: waited 60 s for a processor"
+    with use_executor(BusyMachine(busy, busy)), pytest.raises(SandboxError, match="waited 60 s for a proc"):
+        run_candidates(["a = 1"])
+    with use_executor(BusyMachine("", "")):  # it stopped its timer
+        assert run_candidates(["a = 1"]) == ["timed out"]
 
 
 def test_an_endless_candidate_ends_with_its_checker(tmp_path: Path) -> None:

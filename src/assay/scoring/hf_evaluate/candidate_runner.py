@@ -22,9 +22,6 @@ MAX_MESSAGE_BYTES = 64 << 20
 SECONDS_PER_CALL = 0.001
 """Added to the time limit for each call across the pipe, which costs nothing where tests and candidate are one program."""
 
-MAX_ADDED_SECONDS = 10.0
-"""The most that calls, and waiting for a processor on a busy machine, add to the time limit."""
-
 BUILTINS = vars(__import__("builtins"))
 EXCEPTIONS = {
     name: kind
@@ -595,6 +592,16 @@ def read_waiting_time(process: str) -> float:
         return 0.0
 
 
+def read_processor_time(process: int) -> float:
+    """Return how many seconds a process and its children computed, or 0 where the system does not tell."""
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
 def check_candidate(job: dict[str, Any], peer: Peer) -> str:
     """Run the tests against the candidate and return the verdict."""
     try:
@@ -647,9 +654,12 @@ def start() -> None:
     def on_alarm(*_: Any) -> None:
         nonlocal added
         waited = read_waiting_time("self") + read_waiting_time(str(candidate))
-        rest = min(peer.calls * SECONDS_PER_CALL + waited, MAX_ADDED_SECONDS) - added
+        wanted = peer.calls * SECONDS_PER_CALL + waited
+        rest = min(wanted, job["max_added_seconds"]) - added
         if rest < 0.01:
-            end("timed out")
+            computed = sum(os.times()[:2]) + read_processor_time(candidate)
+            is_busy = wanted - added > 0.01 and computed < job["seconds"]
+            end(f"busy: waited {waited:.0f} s for a processor" if is_busy else "timed out")
         added += rest
         signal.setitimer(signal.ITIMER_REAL, rest)
 

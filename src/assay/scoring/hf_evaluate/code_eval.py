@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.program_executor import execute_programs
-from assay.core.records.programs import Execution, Program, ResourceLimits
+from assay.core.records.programs import Execution, Program, ResourceLimits, SandboxError
 from assay.scoring.hf_evaluate.candidate_protocol import choose_protocol
 
 __all__ = ["code_eval", "pass_at_k", "run_candidates"]
@@ -69,9 +69,16 @@ def pass_at_k(total: int, right: int, k: int) -> float:
     return 1.0 if total - right < k else 1.0 - comb(total - right, k) / comb(total, k)
 
 
-_STARTUP_S = 15.0
-"""Time for the interpreter to start and to wait for a processor. The sandbox kills the program after this and the candidate's time
-limit, which starts with the candidate and does not count waiting, so that a busy machine does not affect scores."""
+_STARTUP_S = 5.0
+"""Time for the interpreter to start. The sandbox kills the program after this, the candidate's time limit and what is added to it."""
+
+_MAX_ADDED_S, _MAX_ADDED_ALONE_S = 10.0, 60.0
+"""The most that waiting for a processor adds to the time limit of a candidate, at first and when it runs again alone."""
+
+_BUSY = "busy: "
+"""The start of a verdict without a result: the candidate has computed for less than its time limit."""
+
+_KILLED = f"{_BUSY}the sandbox killed it before its own timer"
 
 
 def run_candidates(
@@ -79,18 +86,40 @@ def run_candidates(
 ) -> list[str]:
     """Run candidates, each with its tests, and return `passed`, `timed out` or `failed: …` with the exception for each.
 
-    A candidate without tests passes if it ends without an exception.
+    A candidate without tests passes if it ends without an exception. The time limit does not count waiting for a processor. A
+    candidate that waits too long on a busy machine runs again, alone.
 
     Raises:
-        AssayError: The programs could not be executed.
+        AssayError: The programs could not be executed, or the machine is too busy to decide whether they keep the time limit.
     """
-    bounds = ResourceLimits(time_s=timeout_s + _STARTUP_S, memory_bytes=memory_bytes, file_bytes=16 << 20)
     pairs = [(one, "") if isinstance(one, str) else one for one in candidates]
+    verdicts = _run_pairs(pairs, timeout_s, memory_bytes, _MAX_ADDED_S)
+    for at, verdict in enumerate(verdicts):
+        if verdict.startswith(_BUSY):
+            (again,) = _run_pairs([pairs[at]], timeout_s, memory_bytes, _MAX_ADDED_ALONE_S)
+            if again.startswith(_BUSY) and again != _KILLED:
+                raise SandboxError(
+                    f"the machine is too busy to run a program within {timeout_s:g} s: it {again.removeprefix(_BUSY)}",
+                    hint="run `assay score` when the machine is less busy",
+                )
+            verdicts[at] = "timed out" if again == _KILLED else again
+    return verdicts
+
+
+def _run_pairs(
+    pairs: Sequence[tuple[str, str]], timeout_s: float, memory_bytes: int, max_added_s: float
+) -> list[str]:
+    time_s = timeout_s + max_added_s + _STARTUP_S
+    bounds = ResourceLimits(time_s=time_s, memory_bytes=memory_bytes, file_bytes=16 << 20)
     words = [
         secrets.token_hex(16) for _ in pairs
     ]  # secret, so that a candidate cannot pass by printing "passed"
     programs = [
-        Program(source=_read_runner(), stdin=_build_job(word, candidate, tests, timeout_s), limits=bounds)
+        Program(
+            source=_read_runner(),
+            stdin=_build_job(word, candidate, tests, timeout_s, max_added_s),
+            limits=bounds,
+        )
         for word, (candidate, tests) in zip(words, pairs, strict=True)
     ]
     return [_parse_result(word, done) for word, done in zip(words, execute_programs(programs), strict=True)]
@@ -101,9 +130,10 @@ def _read_runner() -> str:
     return Path(__file__).with_name("candidate_runner.py").read_text("utf-8")
 
 
-def _build_job(word: str, candidate: str, tests: str, timeout_s: float) -> bytes:
+def _build_job(word: str, candidate: str, tests: str, timeout_s: float, max_added_s: float) -> bytes:
     """Return the standard input of the runner."""
-    job = {"word": word, "seconds": timeout_s, "candidate": candidate, "tests": tests}
+    limits = {"seconds": timeout_s, "max_added_seconds": max_added_s}
+    job = {"word": word, "candidate": candidate, "tests": tests, **limits}
     return json.dumps({**job, **choose_protocol(tests).to_json()}).encode()
 
 
@@ -111,4 +141,4 @@ def _parse_result(word: str, done: Execution) -> str:
     first, _, ending = done.stdout.partition(" ")
     if first == word:
         return ending
-    return "timed out" if done.exit_reason == "time" else "failed: no result"
+    return _KILLED if done.exit_reason == "time" else "failed: no result"

@@ -140,6 +140,32 @@ def test_table_on_stdout_and_messages_on_stderr(assay_command: Assay) -> None:
     assert again.out == called.out
 
 
+def test_root_is_warned_once_if_task_code_runs(
+    workspace: Path, assay_command: Assay, assay_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = {
+        "helpers": "def score(doc, results): return {'own': 1.0}",
+        "process_results": Function("utils.score"),
+    }
+    metrics = [{"metric": "own", "aggregation": "mean", "higher_is_better": True}]
+    plain = str(write_task(workspace / "plain"))
+    coded = str(write_task(workspace / "coded", metric_list=metrics, **code))
+
+    def is_warned(user: int, task: str, limit: int) -> bool:
+        monkeypatch.setattr("os.geteuid", lambda: user)
+        called = assay_command("run", "--tasks", task, "--limit", str(limit))
+        assert called.code == 0, called.err
+        return "warning: running as root" in called.err
+
+    assert not is_warned(1000, coded, 1)
+    assert not is_warned(0, plain, 1), "nothing runs that could do harm"
+    assert is_warned(0, coded, 2)
+    assert not is_warned(0, coded, 3), "once"
+    for marker in assay_home.glob("root-warning*"):
+        marker.unlink()
+    assert is_warned(0, coded, 4)
+
+
 def test_responses_from_the_cache_are_reported_with_its_path(assay_command: Assay, assay_home: Path) -> None:
     first = assay_command(*RUN, "tasks/one.yaml", "--output_path", "first")
     assert "reused" not in first.out

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from benchmarks.coverage import format_rows, simulate_rows
+from benchmarks.coverage import HELD_OUT_FAMILIES, format_rows, simulate_rows
 
 
 def test_every_interval_test_and_promise_is_simulated() -> None:
@@ -9,4 +9,8 @@ def test_every_interval_test_and_promise_is_simulated() -> None:
         "mean", "corpus", "clusters", "group", "calibrate", "type I error", "power", "stop_when",
     }  # fmt: skip
     assert all(0 <= row.share <= 1 for row in rows)
-    assert len(format_rows(rows, 20, 1.0).splitlines()) == len(rows) + 8 - 1
+    assert {row.kind for row in rows if row.best} == {"mean", "corpus", "clusters", "group"}
+    assert {row.name for row in rows if row.held_out} >= set(HELD_OUT_FAMILIES)
+    page = format_rows(rows, 20, 1.0)
+    assert page.count("\n| ") == len(rows) + 2
+    assert page.index("## Families used for tuning") < page.index("## Held-out families")

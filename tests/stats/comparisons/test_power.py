@@ -90,3 +90,19 @@ def test_a_difference_of_that_size_is_found_as_often_as_promised() -> None:
     steps = np.round(8 * draw.normal(effect, np.sqrt(0.2), size=(400, size))) / 8
     found = sum(compare_pairs(np.zeros(size), row).p_value < 0.05 for row in steps)
     assert found / 400 == pytest.approx(0.8, abs=0.06)
+
+
+@pytest.mark.parametrize(("units", "alpha"), [(6, 0.05), (7, 0.05), (10, 0.05), (8, 0.01), (10, 0.005), (20, 0.05)])
+def test_the_sign_flip_test_finds_the_detectable_difference_as_often_as_promised(
+    units: int, alpha: float
+) -> None:
+    """With six units only differences of one sign are significant, which Student's t does not know."""
+    effect = find_detectable_effect(units, DifferenceVariance(between=1.0), alpha=alpha)
+    assert effect is not None
+    steps = np.random.default_rng(units).normal(effect, 1.0, size=(400, units))
+    power = np.mean([run_sign_flip_test(row)[0] < alpha for row in steps])
+    assert abs(power - 0.8) < 0.055  # 2.7 standard errors
+
+
+def test_too_few_units_for_the_level_detect_nothing() -> None:
+    assert find_detectable_effect(7, DifferenceVariance(between=1.0), alpha=0.01) is None

@@ -2,8 +2,8 @@
 
 Section 5 of Miller (arXiv 2411.00640): the variance of a paired difference is the variance between documents plus the
 variance between repeats divided by their number; clusters multiply it by the design effect. The power is that of the test
-that `compare_pairs` runs: the exact McNemar test for scores of 0 and 1, else the sign-flip test, whose power is that of
-Student's t. Neither can be significant with five documents.
+that `compare_pairs` runs: the exact McNemar test for scores of 0 and 1, else the sign-flip test. The power of the latter is
+simulated for few documents, and that of Student's t for many. Neither test can be significant with five documents.
 """
 
 from __future__ import annotations
@@ -32,6 +32,12 @@ __all__ = [
 _MAX_EXACT_DOCUMENTS = 300
 """Up to this number of documents, the power of McNemar's test is the sum over all outcomes; above, the normal approximation
 with continuity correction is accurate to half a percent."""
+
+_MAX_SIMULATED_UNITS = 12
+_MAX_SIMULATED_ASSIGNMENTS = 64
+_SIMULATED_EFFECTS = tuple(np.arange(0, 12.5, 0.5).tolist())
+"""True differences in standard errors. With more units and more significant sign assignments than these, the power of Student's t
+is accurate to a percent."""
 
 _MAX_DOCUMENTS = 10**9
 
@@ -135,7 +141,9 @@ def _count_losing_flips(flips: int, alpha: float) -> int:
 
 
 def compute_sign_flip_power(effect: float, stderr: float, units: int, alpha: float = 0.05) -> float:
-    """Return the power of the sign-flip test, approximated by that of Student's t with the same number of units.
+    """Return the power of the sign-flip test for normal differences of this many units.
+
+    With few units, or few significant sign assignments, it is simulated; otherwise it is approximated by that of Student's t.
 
     >>> round(compute_sign_flip_power(0.028, 0.01, 10**6), 2)
     0.8
@@ -146,10 +154,38 @@ def compute_sign_flip_power(effect: float, stderr: float, units: int, alpha: flo
     if stderr <= 0:
         return float(effect != 0)
     degrees = units - 1
+    significant = attainable * 2.0 ** min(degrees, 60)
+    if units <= _MAX_SIMULATED_UNITS or significant <= _MAX_SIMULATED_ASSIGNMENTS:
+        quantiles = _simulate_sign_flips(units, round(significant))
+        return normal_cdf(float(np.interp(abs(effect) / stderr, _SIMULATED_EFFECTS, quantiles)))
     quantile = t_quantile(1 - attainable / 2, degrees)
     # the normal approximation of the non-central t distribution (Johnson and Welch)
     scale = math.sqrt(1 + quantile * quantile / (2 * degrees))
     return normal_cdf((abs(effect) / stderr - quantile * (1 - 1 / (4 * degrees))) / scale)
+
+
+@lru_cache(maxsize=256)
+def _simulate_sign_flips(units: int, assignments: int) -> NDArray[np.float64]:
+    """Return the normal quantile of the power at each simulated effect.
+
+    A result is significant if at most this many subsets of the absolute differences have a sum as small as that of the
+    differences with the rarer sign. Small sums contain small differences only, so those suffice for many units.
+    """
+    width = min(units, _MAX_SIMULATED_UNITS)
+    noise = np.random.default_rng(units).normal(size=(1000 if units > 10 else 4000, units)).astype(np.float32)
+    subsets = ((np.arange(1 << width)[None, :] >> np.arange(width)[:, None]) & 1).astype(np.float32)
+    found: list[float] = []
+    for effect in _SIMULATED_EFFECTS:
+        if found and found[-1] > 3:
+            found.append(6.0)  # larger effects are always found
+            continue
+        steps = noise + np.float32(effect / math.sqrt(units))
+        other_side = np.minimum(np.maximum(steps, 0).sum(axis=1), np.maximum(-steps, 0).sum(axis=1))
+        sums = np.sort(np.abs(steps), axis=1)[:, :width] @ subsets
+        count = (sums <= other_side[:, None] * (1 + 1e-5) + 1e-5).sum(axis=1)
+        share = float((count <= assignments).mean())
+        found.append(normal_quantile(min(max(share, 1e-9), 1 - 1e-9)))
+    return np.array(found)
 
 
 def _round_to_attainable(units: int, alpha: float) -> float:

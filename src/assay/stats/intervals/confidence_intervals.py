@@ -47,10 +47,14 @@ Clusters = Sequence[Any] | NDArray[Any]
 Limits = tuple[float, float]
 """The smallest and the largest possible score; infinite if there is none."""
 
-_SKEWNESS_CORRECTION = 8.0
-_ONE_SIDED_SKEWNESS_CORRECTION = 50.0
-"""A sample of n underestimates the skewness; it is multiplied by 1 + correction / n. Scores with a limit on one side only
-(losses, lengths, durations) can be far more skewed than their sample shows."""
+_SKEWNESS_CORRECTION = 10.0
+_ONE_SIDED_SKEWNESS_CORRECTION = 650.0
+"""A sample of n underestimates the skewness; it is multiplied by 1 + correction / n. Few scores with a limit on one side only
+(losses, lengths, durations) can be far more skewed than they show; they are multiplied by 1 + correction / n²."""
+
+_MIN_UNITS_TO_SHORTEN = 10
+"""From this number of units on, the side away from the tail is shorter than that of Student's t, by up to half as much as the
+sample's skewness suggests."""
 
 _MIN_SKEWNESS_TO_EXTEND = 1.5
 """The skewness of scores of 0 and 1 with a mean of 0.2 or 0.8."""
@@ -289,7 +293,8 @@ def _compute_sides(found: RatioEstimate, limits: Limits, level: float) -> tuple[
     """Return the lengths of both sides of the interval of a ratio.
 
     A small sample rarely contains values from the long tail of the scores. The side towards the tail is therefore longer, by the
-    first term of the Cornish-Fisher expansion of the t statistic. The other side stays as it is, because the skewness is uncertain.
+    first term of the Cornish-Fisher expansion of the t statistic. The other side is shorter by at most half of it, and not at all
+    in small samples, because their skewness is uncertain.
     A tail away from a limit is at most as skewed as scores at this distance from the limit can be. Units of different sizes
     also widen the interval, through fewer degrees of freedom; the larger of the two corrections applies, not both.
     """
@@ -297,15 +302,18 @@ def _compute_sides(found: RatioEstimate, limits: Limits, level: float) -> tuple[
     skewness = abs(found.skewness)
     if math.isfinite(tail_limit):
         bounded = math.isfinite(other_limit)
-        correction = _SKEWNESS_CORRECTION if bounded else _ONE_SIDED_SKEWNESS_CORRECTION
+        few = _SKEWNESS_CORRECTION if bounded else _ONE_SIDED_SKEWNESS_CORRECTION / found.units
         variation = found.plain_error * math.sqrt(found.units) / max(abs(found.value - tail_limit), 1e-300)
-        skewness = min(skewness * (1 + correction / found.units), 2 * variation + 8 * variation**3)
+        skewness = min(skewness * (1 + few / found.units), 2 * variation + 8 * variation**3)
     elif not math.isfinite(other_limit):
         skewness *= 1 + _SKEWNESS_CORRECTION / found.units
     quantile = t_quantile((1 + level) / 2, found.units - 1)
-    shift = skewness / math.sqrt(found.units) / 6 * (1 + 2 * quantile * quantile)
-    short = t_quantile((1 + level) / 2, found.degrees) * found.error
-    longer = max(short, min(quantile + shift, _MAX_STRETCH * quantile) * found.plain_error)
+    step = (1 + 2 * quantile * quantile) / math.sqrt(found.units) / 6
+    plain = t_quantile((1 + level) / 2, found.degrees) * found.error
+    longer = max(plain, min(quantile + skewness * step, _MAX_STRETCH * quantile) * found.plain_error)
+    trust = max(0.0, 1 - _MIN_UNITS_TO_SHORTEN / found.units) / 2
+    less = trust * min(skewness, abs(found.skewness)) * step
+    short = max(plain / 2, plain - less * found.plain_error)
     return (short, longer) if found.skewness > 0 else (longer, short)
 
 

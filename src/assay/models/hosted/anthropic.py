@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,7 @@ from assay.core.ports import Ability
 from assay.core.records.messages import Audio, Image, Message, Part, Prompt, Text, Video
 from assay.core.records.requests import Generate
 from assay.core.records.responses import Usage
+from assay.core.records.tools import ToolCall, ToolResult
 from assay.models.finish_reasons import MESSAGES, raise_reported_error
 from assay.models.hosted.service import HostedModel, read_hosted_options
 from assay.models.remote.errors import BadReply
@@ -112,7 +114,7 @@ class MessagesApi:
     default_url: str = "https://api.anthropic.com/v1"
     key_variables: tuple[str, ...] = ("ANTHROPIC_API_KEY",)
     abilities: frozenset[Ability] = field(
-        default_factory=lambda: frozenset({"generate", "chat", "image", "video"})
+        default_factory=lambda: frozenset({"generate", "chat", "image", "video", "tools"})
     )
     optional_settings: tuple[str, ...] = ("temperature", "top_p", "top_k")
 
@@ -139,8 +141,14 @@ class MessagesApi:
             payload["thinking"] = {"type": "disabled"}
         elif self.thinking:
             payload["thinking"] = {"type": self.thinking}
+        output: dict[str, Any] = {}
         if effort := settings.reasoning_effort or self.effort:
-            payload["output_config"] = {"effort": effort}
+            output["effort"] = effort
+        if request.response_format is not None and request.response_format.schema is not None:
+            output["format"] = {"type": "json_schema", "schema": request.response_format.schema}
+        if output:
+            payload["output_config"] = output
+        payload |= _build_tool_fields(request)
         thinks = budget or self.thinking == "adaptive"
         if not thinks and "temperature" not in refused:  # thinking fixes the temperature
             payload["temperature"] = min(settings.temperature, 1.0)
@@ -157,6 +165,23 @@ class MessagesApi:
         return parse_message(value)
 
 
+def _build_tool_fields(request: Generate) -> dict[str, Any]:
+    tools = request.native_tools
+    if tools is None:
+        return {}
+    kinds = {"auto": "auto", "none": "none", "required": "any"}
+    choice: dict[str, Any] = {"type": kinds.get(tools.choice, "tool")}
+    if choice["type"] == "tool":
+        choice["name"] = tools.choice
+    if tools.parallel is not None and tools.choice != "none":
+        choice["disable_parallel_tool_use"] = not tools.parallel
+    definitions = [
+        {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
+        for tool in tools.tools
+    ]
+    return {"tools": definitions, **({} if choice == {"type": "auto"} else {"tool_choice": choice})}
+
+
 def parse_message(value: Any) -> ParsedReply:
     """Parse a reply.
 
@@ -169,15 +194,19 @@ def parse_message(value: Any) -> ParsedReply:
         raise BadReply("the service reports an error without details")
     finish = MESSAGES.classify(value["stop_reason"])
     texts, thoughts = [], []
+    calls: list[ToolCall] = []
     for block in value["content"]:
         match block.get("type"):
             case "text":
                 texts.append(block["text"])
+            case "tool_use":
+                arguments = json.dumps(block.get("input") or {}, ensure_ascii=False)
+                calls.append(ToolCall(str(block["name"]), arguments, str(block.get("id") or "")))
             case "thinking":
                 thoughts.append(block["thinking"])
             case "redacted_thinking":
                 thoughts.append(_REDACTED)
-    choice = Choice("".join(texts), finish, "".join(thoughts) or None)
+    choice = Choice("".join(texts), finish, "".join(thoughts) or None, tool_calls=tuple(calls))
     return ParsedReply((choice,), _parse_usage(value.get("usage")), str(value.get("model") or ""), "")
 
 
@@ -195,7 +224,13 @@ def _build_messages(prompt: Prompt, media: MediaEncoding) -> tuple[str, list[dic
     """Return the system message and the other messages."""
     system = "\n\n".join(message.text for message in prompt.messages if message.role == "system")
     rest = [message for message in prompt.messages if message.role != "system"]
-    messages = [{"role": message.role, "content": _build_content(message, media)} for message in rest]
+    messages: list[dict[str, Any]] = [
+        {
+            "role": "user" if message.role == "tool" else message.role,
+            "content": _build_content(message, media),
+        }
+        for message in rest
+    ]
     if messages and rest[-1].role == "assistant":  # a prefilled answer must not end in white space
         messages[-1]["content"] = rest[-1].text.rstrip()
     return system, messages
@@ -215,6 +250,17 @@ def _build_blocks(part: Part, media: MediaEncoding) -> list[dict[str, Any]]:
             return [_build_image_block(encode_image(part, media))]
         case Video():
             return [_build_image_block(frame) for frame in encode_video_frames(part, media)]
+        case ToolCall(name=name, id=call_id):
+            return [
+                {
+                    "type": "tool_use",
+                    "id": call_id or f"call_{name}",
+                    "name": name,
+                    "input": part.values or {},
+                }
+            ]
+        case ToolResult(content=content, call_id=call_id):
+            return [{"type": "tool_result", "tool_use_id": call_id, "content": content}]
         case Audio():
             raise MediaError("the Messages API does not support audio", where=part.source)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from assay.core.ports import Ability
 from assay.core.records.messages import Audio, Image, Part, Prompt, Text, Video
 from assay.core.records.requests import Generate
 from assay.core.records.responses import Usage
+from assay.core.records.tools import ToolCall, ToolResult
 from assay.models.finish_reasons import GENERATE_CONTENT, raise_reported_error
 from assay.models.hosted.service import HostedModel, read_hosted_options
 from assay.models.remote.errors import BadReply
@@ -134,7 +136,7 @@ class GenerateContentApi:
     default_url: str = "https://generativelanguage.googleapis.com/v1beta"
     key_variables: tuple[str, ...] = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
     abilities: frozenset[Ability] = field(
-        default_factory=lambda: frozenset({"generate", "chat", "image", "audio", "video"})
+        default_factory=lambda: frozenset({"generate", "chat", "image", "audio", "video", "tools"})
     )
     optional_settings: tuple[str, ...] = ("seed", "topK", "CIVIC_INTEGRITY")
 
@@ -160,7 +162,7 @@ class GenerateContentApi:
                 for harm in _HARMS
                 if harm not in refused
             ]
-        return {**payload, **options.extra_body}
+        return {**payload, **_build_tool_fields(request), **options.extra_body}
 
     def _settings(self, request: Generate, options: Options, refused: frozenset[str]) -> dict[str, Any]:
         settings = request.settings
@@ -175,6 +177,10 @@ class GenerateContentApi:
         seed = compute_seed(settings, options, request.repeat)
         if seed is not None and "seed" not in refused:
             chosen["seed"] = seed
+        if (wanted := request.response_format) is not None:
+            chosen["responseMimeType"] = "application/json"
+            if wanted.schema is not None:
+                chosen["responseJsonSchema"] = wanted.schema
         budget = self.thinking_budget if settings.thinking_budget is None else settings.thinking_budget
         level = settings.reasoning_effort or self.thinking_level
         shown = {"includeThoughts": True} if settings.include_reasoning else {}
@@ -187,6 +193,23 @@ class GenerateContentApi:
 
     def parse_reply(self, value: Any) -> ParsedReply:
         return parse_content(value)
+
+
+def _build_tool_fields(request: Generate) -> dict[str, Any]:
+    tools = request.native_tools
+    if tools is None:
+        return {}
+    declarations = [
+        {"name": tool.name, "description": tool.description, "parametersJsonSchema": dict(tool.parameters)}
+        for tool in tools.tools
+    ]
+    fields: dict[str, Any] = {"tools": [{"functionDeclarations": declarations}]}
+    if tools.choice != "auto":
+        config: dict[str, Any] = {"mode": {"none": "NONE"}.get(tools.choice, "ANY")}
+        if tools.choice not in ("none", "required"):
+            config["allowedFunctionNames"] = [tools.choice]
+        fields["toolConfig"] = {"functionCallingConfig": config}
+    return fields
 
 
 def parse_content(value: Any) -> ParsedReply:
@@ -208,7 +231,16 @@ def parse_content(value: Any) -> ParsedReply:
     parts = (candidate.get("content") or {}).get("parts") or ()
     text = "".join([part.get("text", "") for part in parts if not part.get("thought")])
     thought = "".join([part.get("text", "") for part in parts if part.get("thought")])
-    return ParsedReply((Choice(text, finish, thought or None),), usage, model, "")
+    calls = tuple(
+        ToolCall(
+            str(call["name"]),
+            json.dumps(call.get("args") or {}, ensure_ascii=False),
+            str(call.get("id") or ""),
+        )
+        for part in parts
+        if (call := part.get("functionCall"))
+    )
+    return ParsedReply((Choice(text, finish, thought or None, tool_calls=calls),), usage, model, "")
 
 
 def _parse_usage(value: Any) -> Usage | None:
@@ -247,6 +279,12 @@ def _build_parts(part: Part, media: MediaEncoding) -> list[dict[str, Any]]:
             return [_build_inline_part(encode_audio(part))]
         case Video():
             return _build_video_parts(part, media)
+        case ToolCall(name=name, id=call_id):
+            named = {"id": call_id} if call_id else {}
+            return [{"functionCall": {**named, "name": name, "args": part.values or {}}}]
+        case ToolResult(content=content, call_id=call_id, name=name):
+            named = {"id": call_id} if call_id else {}
+            return [{"functionResponse": {**named, "name": name, "response": {"result": content}}}]
 
 
 def _build_video_parts(part: Video, media: MediaEncoding) -> list[dict[str, Any]]:

@@ -108,7 +108,7 @@ class LiteLLMModel:
     def traits(self) -> Traits:
         """Text, images, audio, video as frames. The model itself may support less."""
         return Traits(
-            abilities=frozenset({"generate", "chat", "image", "audio", "video"}),
+            abilities=frozenset({"generate", "chat", "image", "audio", "video", "tools"}),
             in_flight=self._options.max_concurrency,
         )
 

@@ -15,7 +15,7 @@ from assay.core.records.requests import Generate, Request
 from assay.core.records.responses import Failure, Outcome, Response, Usage
 from assay.models.prices import build_billed_name
 from assay.models.remote.capabilities.cache import ServerCapabilities
-from assay.models.remote.capabilities.chat_probe import ServerUnreachable, probe_chat
+from assay.models.remote.capabilities.chat_probe import ServerUnreachable, probe_chat, probe_tools
 from assay.models.remote.concurrency import iterate_completed
 from assay.models.remote.endpoint import Endpoint
 from assay.models.remote.errors import CallFailed
@@ -93,6 +93,8 @@ class OpenAIModel:
             abilities |= {"audio"}
         if self._media.whole_videos:
             abilities |= {"video"}
+        if self._capabilities.tools is not False:
+            abilities |= {"tools"}
         return Traits(
             abilities=frozenset(abilities),
             window=_WINDOW,
@@ -117,6 +119,20 @@ class OpenAIModel:
         self._capabilities, notes, calls = await probe_server(self._options, self._capabilities, probe_chat)
         self._probe_calls += calls
         return notes
+
+    async def probe_tools(self) -> Sequence[str]:
+        """Find out whether the server accepts tools and counts tokens for them."""
+        if not self._options.probe or not self._capabilities.generates:
+            return ()
+        endpoint = self._options.open_endpoint()
+        try:
+            self._capabilities = await probe_tools(endpoint, self._options, self._capabilities)
+            self._probe_calls += endpoint.posts
+        finally:
+            await endpoint.close()
+        if self._capabilities.tools is False:
+            return [f"{self._options.address().url} does not support tools; the prompts describe them"]
+        return ()
 
     @property
     def seen(self) -> Mapping[str, Any]:
@@ -175,6 +191,7 @@ class OpenAIModel:
         groups: dict[Any, list[Request]] = {}
         for request in window:
             alike = isinstance(request, Generate) and request.settings.temperature > 0
+            alike = alike and request.tools is None and request.response_format is None  # type: ignore[union-attr]
             key = (request.prompt.digest, request.settings.digest, request.round) if alike else request.id  # type: ignore[union-attr]
             groups.setdefault(key, []).append(request)
         return list(groups.values())

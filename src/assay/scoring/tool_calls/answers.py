@@ -32,7 +32,8 @@ def read_answer_calls(answer: Any) -> list[Call] | None:
     for call in calls:
         if call.problem:
             return None
-        found.append(Call(call.name, {**(call.values or {})}))
+        arguments: dict[str | None, Any] = dict(call.values or {})  # type: ignore[arg-type]
+        found.append(Call(call.name, arguments))
     return found
 
 

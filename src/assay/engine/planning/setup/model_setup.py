@@ -118,7 +118,7 @@ async def probe_model(model: Model | None, *, tools: bool = False) -> Sequence[s
     Raises:
         AssayError: The server refuses: invalid key, unknown model.
     """
-    notes = list(await model.probe()) if isinstance(model, SupportsProbing) else []
+    notes: list[str] = list(await model.probe()) if isinstance(model, SupportsProbing) else []
     if tools and model is not None and isinstance(model, SupportsToolProbing):
         notes += await model.probe_tools()
     return notes

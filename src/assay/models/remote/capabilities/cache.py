@@ -33,6 +33,9 @@ class ServerCapabilities:
     logprobs: bool | None = None
     """Log-probabilities of generated tokens."""
 
+    tools: bool | None = None
+    """Tool calls. Probed only for tasks with tools."""
+
     prompt_scores: str = ""
     """How the server returns log-probabilities of a prompt: `echo`, `prompt_logprobs`; empty: not at all."""
 

@@ -14,6 +14,7 @@ from typing import Any
 from assay.core.errors import InvalidOption, UserError
 from assay.core.records.messages import Audio, Image, Message, Part, Prompt, Text
 from assay.core.records.requests import Generate, Settings
+from assay.core.records.tools import Tool, Tools
 from assay.models.remote.capabilities.cache import ServerCapabilities, load_capabilities, save_capabilities
 from assay.models.remote.endpoint import Endpoint
 from assay.models.remote.errors import CallError, CallFailed
@@ -23,7 +24,14 @@ from assay.models.remote.protocol.media import MediaEncoding
 from assay.models.remote.protocol.payloads import PayloadWriter
 from assay.models.remote.retries import RetryPolicy
 
-__all__ = ["ServerUnreachable", "build_refusal_error", "fetch_model_identity", "list_models", "probe_chat"]
+__all__ = [
+    "ServerUnreachable",
+    "build_refusal_error",
+    "fetch_model_identity",
+    "list_models",
+    "probe_chat",
+    "probe_tools",
+]
 
 _QUESTION = "Say yes."
 _IMAGE_SIDE_PIXELS = 64
@@ -43,7 +51,7 @@ async def probe_chat(endpoint: Endpoint, options: Options) -> ServerCapabilities
         UserError: The server rejects the call, for example because of a wrong key or an unknown model.
     """
     listed = await fetch_model_identity(endpoint, options)
-    server = f"{options.api} {options.address().url} {options.model} {sorted(options.extra_body)}"
+    server = _build_key(options)
     known = load_capabilities(server, listed)
     if known is not None:
         return known
@@ -61,6 +69,32 @@ async def probe_chat(endpoint: Endpoint, options: Options) -> ServerCapabilities
     if listed and isinstance(listed.get("max_model_len"), int):
         capabilities = replace(capabilities, max_length=listed["max_model_len"])
     return save_capabilities(server, listed, capabilities)
+
+
+async def probe_tools(
+    endpoint: Endpoint, options: Options, capabilities: ServerCapabilities
+) -> ServerCapabilities:
+    """Return the capabilities with `tools`: whether the server accepts a tool and counts tokens for it."""
+    if capabilities.tools is not None:
+        return capabilities
+    tool = Tool("say", "Say a word.", {"type": "object", "properties": {"word": {"type": "string"}}})
+    try:
+        plain = await _ask(endpoint, options, capabilities, (Text(_QUESTION),))
+        reply = await _ask(endpoint, options, capabilities, (Text(_QUESTION),), tools=Tools(tools=(tool,)))
+    except CallFailed as error:
+        if error.cause.kind in ("connection", "timeout", "rate limit"):
+            return capabilities  # unknown: the run reports it
+        found = False
+    else:
+        counted = plain.usage is not None and reply.usage is not None and bool(plain.usage.input_tokens)
+        found = not counted or reply.usage.input_tokens > plain.usage.input_tokens  # type: ignore[union-attr]
+    listed = await fetch_model_identity(endpoint, options)
+    return save_capabilities(_build_key(options), listed, replace(capabilities, tools=found))
+
+
+def _build_key(options: Options) -> str:
+    """Return the name under which the capabilities of a server are cached."""
+    return f"{options.api} {options.address().url} {options.model} {sorted(options.extra_body)}"
 
 
 async def list_models(endpoint: Endpoint) -> list[Mapping[str, Any]] | None:
@@ -253,8 +287,9 @@ async def _ask(
     capabilities: ServerCapabilities,
     parts: tuple[Part, ...],
     n: int = 1,
+    tools: Tools | None = None,
 ) -> ParsedReply:
-    writer, body = await asyncio.to_thread(_write_question, options, capabilities, parts, n)
+    writer, body = await asyncio.to_thread(_write_question, options, capabilities, parts, n, tools)
     outcome = await endpoint.post(
         writer.path, body, writer.parse_reply, retry_policy=shorten_retries(endpoint.retry_policy)
     )
@@ -262,12 +297,16 @@ async def _ask(
 
 
 def _write_question(
-    options: Options, capabilities: ServerCapabilities, parts: tuple[Part, ...], n: int = 1
+    options: Options,
+    capabilities: ServerCapabilities,
+    parts: tuple[Part, ...],
+    n: int = 1,
+    tools: Tools | None = None,
 ) -> tuple[PayloadWriter, bytes]:
     settings = Settings(
         {"until": ["\n\n"], "max_gen_toks": 16 if options.is_openai else 2, "do_sample": n > 1}
     )
     prompt = Prompt((Message("user", parts),), chat=True)
-    request = Generate(task="probe", document=0, prompt=prompt, settings=settings)
+    request = Generate(task="probe", document=0, prompt=prompt, settings=settings, tools=tools)
     writer = PayloadWriter(options, capabilities, MediaEncoding())
     return writer, writer.write_body(request, writer.get_fields(settings, 0, n))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from assay.core.records.messages import Audio, Image, Message, Part, Prompt, Text, Video
 from assay.core.records.requests import Generate, Settings
 from assay.core.records.responses import Finish, Response, Tokens, Usage
+from assay.core.records.tools import ToolCall, ToolResult
 from assay.models.finish_reasons import OPENAI, raise_reported_error
 from assay.models.reasoning import SplitText, split_known_format
 from assay.models.remote.capabilities.cache import ServerCapabilities
@@ -23,6 +25,8 @@ from assay.models.remote.protocol.media import (
     encode_video_frames,
 )
 from assay.models.tokens import cut_at_stops, split_thinking, tokens_from_bytes
+from assay.models.tool_calls import extract_known_calls, to_openai_tools
+from assay.models.tool_calls.messages import to_openai_call
 
 __all__ = [
     "MAX_STOPS",
@@ -33,12 +37,14 @@ __all__ = [
     "build_chat_messages",
     "build_chat_payload",
     "build_response",
+    "build_tool_fields",
     "split_choice",
     "collect_stop_strings",
     "compute_seed",
     "format_served_name",
     "parse_chat_reply",
     "parse_tokens",
+    "parse_tool_calls",
     "parse_usage",
     "select_extra_settings",
 ]
@@ -64,6 +70,7 @@ class Choice:
     finish: Finish
     reasoning: str | None = None
     tokens: Tokens | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
 
 
 def build_chat_fields(
@@ -104,7 +111,28 @@ def build_chat_payload(
 ) -> dict[str, Any]:
     """Return the payload for one request; media are `RawString` objects."""
     fields = build_chat_fields(request.settings, options, capabilities, request.repeat)
-    return {**fields, "messages": build_chat_messages(request.prompt, options, media)}
+    tools = {**build_tool_fields(request), **options.extra_body}
+    return {**fields, **tools, "messages": build_chat_messages(request.prompt, options, media)}
+
+
+def build_tool_fields(request: Generate) -> dict[str, Any]:
+    """Return the fields for the tools and the response format of a request; empty if it has neither."""
+    fields: dict[str, Any] = {}
+    if (tools := request.native_tools) is not None:
+        fields["tools"] = to_openai_tools(tools)
+        if tools.choice != "auto":
+            named = {"type": "function", "function": {"name": tools.choice}}
+            fields["tool_choice"] = tools.choice if tools.choice in ("none", "required") else named
+        if tools.parallel is not None:
+            fields["parallel_tool_calls"] = tools.parallel
+    if (wanted := request.response_format) is not None:
+        schema = {"name": wanted.name, "schema": wanted.schema, "strict": wanted.strict}
+        fields["response_format"] = (
+            {"type": "json_object"}
+            if wanted.schema is None
+            else {"type": "json_schema", "json_schema": schema}
+        )
+    return fields
 
 
 def collect_stop_strings(settings: Settings, options: Options) -> tuple[str, ...]:
@@ -133,12 +161,21 @@ def select_extra_settings(settings: Settings) -> dict[str, Any]:
 
 def build_chat_messages(prompt: Prompt, options: Options, media: MediaEncoding) -> list[dict[str, Any]]:
     """Return the messages of a prompt; a prompt without a chat is a single user message."""
-    messages = [
-        {"role": message.role, "content": _build_content(message, media)} for message in prompt.messages
-    ]
+    messages = [entry for message in prompt.messages for entry in _build_entries(message, media)]
     if options.system_prompt and not (messages and messages[0]["role"] == "system"):
         messages.insert(0, {"role": "system", "content": options.system_prompt})
     return messages
+
+
+def _build_entries(message: Message, media: MediaEncoding) -> list[dict[str, Any]]:
+    """Return the entry of a message; tool results are one entry each."""
+    results = [part for part in message.parts if isinstance(part, ToolResult)]
+    if results:
+        return [{"role": "tool", "tool_call_id": one.call_id, "content": one.content} for one in results]
+    if calls := message.tool_calls:
+        entries = [to_openai_call(call) for call in calls]
+        return [{"role": message.role, "content": message.text or None, "tool_calls": entries}]
+    return [{"role": message.role, "content": _build_content(message, media)}]
 
 
 def _build_content(message: Message, media: MediaEncoding) -> str | list[dict[str, Any]]:
@@ -162,6 +199,8 @@ def _build_parts(part: Part, media: MediaEncoding) -> list[dict[str, Any]]:
             return [{"type": "video_url", "video_url": {"url": encode_video_file(part).url}}]
         case Video():
             return [_build_image_part(frame.url) for frame in encode_video_frames(part, media)]
+        case ToolCall() | ToolResult():
+            return []  # entries of their own
 
 
 def _build_image_part(url: RawString) -> dict[str, Any]:
@@ -234,11 +273,26 @@ def _parse_choice(choice: Mapping[str, Any]) -> Choice:
         text = ""
     if not isinstance(text, str):
         raise BadReply(f"unexpected response format: the answer is a {type(text).__name__}, not text")
-    if not (text or finish or reasoning):
+    calls = parse_tool_calls(message)
+    if not (text or finish or reasoning or calls):
         raise BadReply("unexpected response format: neither text nor `finish_reason`")
     logprobs = choice.get("logprobs")
     thought = reasoning if isinstance(reasoning, str) else None
-    return Choice(text, finish, thought, parse_tokens(logprobs) if logprobs else None)
+    return Choice(text, finish, thought, parse_tokens(logprobs) if logprobs else None, calls)
+
+
+def parse_tool_calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
+    """Parse the tool calls of a message. Arguments are JSON text; some servers send objects."""
+    listed = message.get("tool_calls") or ()
+    if not listed and isinstance(message.get("function_call"), Mapping):
+        listed = ({"function": message["function_call"]},)  # the older form
+    calls = []
+    for one in listed:
+        own = one.get("function") or one.get("custom") or {}
+        arguments = own.get("arguments", own.get("input"))
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
+        calls.append(ToolCall(str(own.get("name") or ""), text, str(one.get("id") or "")))
+    return tuple(calls)
 
 
 def _join_thinking_pieces(pieces: Sequence[Mapping[str, Any]]) -> str:
@@ -299,6 +353,10 @@ def build_response(
     served: str = "",
 ) -> Response:
     """Return the response to a request: text cut at the stop strings, reasoning separated."""
+    calls = choice.tool_calls
+    if request.native_tools is not None and not calls:  # a server that does not parse the calls of its model
+        extracted = extract_known_calls(choice.text)
+        choice, calls = replace(choice, text=extracted.text), extracted.calls
     found, finish = split_choice(choice, options, is_chat=request.prompt.chat), choice.finish
     if stops is None:
         stops = collect_stop_strings(request.settings, options)
@@ -314,6 +372,7 @@ def build_response(
         reasoning=found.reasoning,
         served=served,
         tokens=choice.tokens,
+        tool_calls=calls,
     )
 
 

@@ -15,6 +15,7 @@ from assay.models.remote.protocol.chat import (
     ParsedReply,
     build_chat_fields,
     build_chat_messages,
+    build_tool_fields,
     collect_stop_strings,
     parse_chat_reply,
 )
@@ -23,6 +24,7 @@ from assay.models.remote.protocol.media import MediaEncoding
 from assay.models.remote.protocol.responses_api import (
     build_responses_fields,
     build_responses_input,
+    build_responses_tool_fields,
     parse_responses_reply,
 )
 
@@ -84,10 +86,19 @@ class PayloadWriter:
     def write_body(self, request: Generate, fields: GenerationFields) -> bytes:
         """Return the request body. Slow for prompts with media; call it in a thread then."""
         name = "input" if self._responses else "messages"
+        head = fields.head
+        if request.tools is not None or request.response_format is not None:
+            head += self._write_tool_fields(request)
         if request.prompt.has_media:
-            before = f'{fields.head}, "{name}": '.encode()
+            before = f'{head}, "{name}": '.encode()
             return write_json(self._build_messages(request.prompt), before=before, after=b"}")
-        return f'{fields.head}, "{name}": {json.dumps(self._build_messages(request.prompt))}}}'.encode()
+        return f'{head}, "{name}": {json.dumps(self._build_messages(request.prompt))}}}'.encode()
+
+    def _write_tool_fields(self, request: Generate) -> str:
+        """Return the fields for tools and the response format as JSON; `extra_body` overrides them."""
+        own = build_responses_tool_fields(request) if self._responses else build_tool_fields(request)
+        sent = {key: value for key, value in own.items() if key not in self._options.extra_body}
+        return f", {json.dumps(sent)[1:-1]}" if sent else ""
 
     def _build_messages(self, prompt: Prompt) -> list[dict[str, Any]]:
         if self._responses:

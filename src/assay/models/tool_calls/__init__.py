@@ -1,0 +1,20 @@
+"""Tool calls of models: the syntax in which families of models write them, and messages with tools for chat templates."""
+
+from __future__ import annotations
+
+from assay.models.tool_calls.formats import (
+    CallFormat,
+    detect_call_format,
+    extract_known_calls,
+    supports_tools,
+)
+from assay.models.tool_calls.messages import to_openai_tools, to_template_messages
+
+__all__ = [
+    "CallFormat",
+    "detect_call_format",
+    "extract_known_calls",
+    "supports_tools",
+    "to_openai_tools",
+    "to_template_messages",
+]

@@ -84,19 +84,22 @@ def ls_command(file: Path | None, as_json: bool) -> None:
 
 
 def _print_models(models: Sequence[CachedModel]) -> None:
-    from rich import box
-    from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
+    from assay.cli.tables import print_table
     from assay.viewer.number_format import format_age, format_bytes
-    from assay.viewer.text_tables import render_table_text
+    from assay.viewer.text_tables import Column, TextTable
 
     now = time.time()
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
-    table.add_column("model", overflow="fold")
-    for title in ("responses", "size", "oldest", "newest"):
-        table.add_column(title, justify="right", no_wrap=True)
+    table = TextTable(
+        columns=[
+            Column(title="model", wrap=True),
+            Column(title="responses", justify="right"),
+            Column(title="size", justify="right"),
+            Column(title="oldest", justify="right", fold=2, folded="oldest {}"),
+            Column(title="newest", justify="right", fold=1, folded="newest {}"),
+        ]
+    )
     for model in models:
         table.add_row(
             escape(escape_control_characters(model.model)),
@@ -105,11 +108,7 @@ def _print_models(models: Sequence[CachedModel]) -> None:
             format_age(now - model.oldest),
             format_age(now - model.newest),
         )
-    console = Console()
-    if console.is_terminal:
-        console.print(table)
-    else:
-        click.echo(render_table_text(table))
+    print_table(table)
 
 
 @command.command("prune")

@@ -179,27 +179,22 @@ def _format_run(run: str, model: str) -> str:
 
 def print_table(comparison: Comparison, rows: Sequence[ComparisonRow]) -> None:
     """Print a table, as wide as the terminal or uncut if standard output is not a terminal."""
-    from rich.console import Console
-
+    from assay.cli.tables import print_table
     from assay.viewer.comparison.comparison_table import build_comparison_table
-    from assay.viewer.text_tables import render_table_text
 
-    console = Console()
-    if console.is_terminal:
-        console.print(build_comparison_table(comparison, rows, width=console.width))
-    else:
-        click.echo(render_table_text(build_comparison_table(comparison, rows)))
+    print_table(build_comparison_table(comparison, rows))
 
 
 def print_remarks(comparison: Comparison) -> None:
     """Print warnings and notes, one per line."""
+    from assay.cli.tables import get_terminal_width, wrap_line
     from assay.viewer.comparison.comparison_table import collect_remarks
 
     for kind, text in collect_remarks(comparison):
-        click.secho(
-            f"{kind}: ", fg="yellow" if kind == "warning" else "cyan", bold=kind == "warning", nl=False
-        )
-        click.echo(text)
+        line = wrap_line(f"{kind}: {text}", get_terminal_width())
+        colour = "yellow" if kind == "warning" else "cyan"
+        click.secho(line[: len(kind) + 2], fg=colour, bold=kind == "warning", nl=False)
+        click.echo(line[len(kind) + 2 :])
 
 
 def _print_flips(comparison: Comparison, sources: tuple[ScoreTableSource, ScoreTableSource]) -> None:

@@ -34,6 +34,7 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="Print the run folders as JSON.")
 def command(places: tuple[str, ...], output_path: Path | None, as_json: bool) -> None:
     """Run the command; its help text is above."""
+    from assay.cli.tables import get_terminal_width
     from assay.engine.results.import_results import import_results
     from assay.store.runs.run import Run
     from assay.viewer.terminal.results_table import format_results
@@ -46,7 +47,7 @@ def command(places: tuple[str, ...], output_path: Path | None, as_json: bool) ->
             run = Run(folder)
             try:
                 click.echo(f"{'imported' if new else 'already imported'}: {place}")
-                click.echo(format_results(run))
+                click.echo(format_results(run, width=get_terminal_width()))
                 click.echo(f"stored in {folder}")
             finally:
                 run.close()

@@ -99,20 +99,20 @@ def _build_truncation(task: TaskForecast) -> dict[str, Any]:
 
 
 def _print(plan: Plan, expected: CostForecast) -> None:
-    from rich import box
-    from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title, side in (
-        ("task", "left"),
-        ("request type", "left"),
-        ("few-shot", "right"),
-        ("documents", "right"),
-        ("requests", "right"),
-    ):
-        table.add_column(title, justify=side, no_wrap=True)  # type: ignore[arg-type]
+    from assay.cli.tables import print_table
+    from assay.viewer.text_tables import Column, TextTable
+
+    table = TextTable(
+        columns=[
+            Column(title="task", wrap=True),
+            Column(title="request type", fold=1),
+            Column(title="few-shot", justify="right", fold=2, folded="{} few-shot"),
+            Column(title="documents", justify="right"),
+            Column(title="requests", justify="right"),
+        ]
+    )
     counts = expected.counts
     for name, planned in plan.tasks.items():
         kinds = counts[name]
@@ -123,10 +123,7 @@ def _print(plan: Plan, expected: CostForecast) -> None:
             str(planned.documents),
             f"{sum(kinds.values())}{'+' if planned.task.is_dialogue else ''}",
         )
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=10_000)  # do not wrap names in files
-    console.print(table)
+    print_table(table)
     total = sum(sum(kinds.values()) for kinds in counts.values())
     more = "at least " if any(planned.task.is_dialogue for planned in plan.tasks.values()) else ""
     click.echo(

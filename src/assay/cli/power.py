@@ -95,19 +95,21 @@ def command(
 
 
 def _print(rows: list[PowerRow], options: PowerOptions) -> None:
-    from rich import box
-    from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
-    from assay.viewer.text_tables import render_table_text
+    from assay.cli.tables import print_table
+    from assay.viewer.text_tables import Column, TextTable
 
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
-    for title in ("task", "metric"):
-        table.add_column(title, overflow="fold")
-    for title in ("documents", "detectable", *(f"for {effect:g}" for effect, _ in rows[0].needed)):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("from", overflow="fold")
+    table = TextTable(
+        columns=[
+            Column(title="task", wrap=True),
+            Column(title="metric", wrap=True),
+            Column(title="documents", justify="right"),
+            Column(title="detectable", justify="right"),
+            *(Column(title=f"for {effect:g}", justify="right") for effect, _ in rows[0].needed),
+            Column(title="from", wrap=True, fold=1, folded="from {}"),
+        ]
+    )
     for row in rows:
         how = (
             row.how
@@ -123,11 +125,7 @@ def _print(rows: list[PowerRow], options: PowerOptions) -> None:
             *(f"{needed}" for _, needed in row.needed),
             f"{how}{clusters}",
         )
-    console = Console()
-    if console.is_terminal:
-        console.print(table)
-    else:
-        click.echo(render_table_text(table))
+    print_table(table)
     tests = " or ".join(dict.fromkeys(row.test for row in rows))
     click.echo(
         f"differences in points; paired test ({tests}), power {100 * options.power:g}%, significance level"

@@ -135,18 +135,13 @@ def report_run(run: Run, *, as_json: bool, max_failures: float | None = None) ->
 
 def print_run(run: Run) -> None:
     """Print the result table, the run folder, and why documents have no score."""
-    from rich.console import Console
-
+    from assay.cli.tables import echo_wrapped, get_terminal_width, print_table
     from assay.viewer.results.notes import format_notes
     from assay.viewer.terminal.results_table import build_results_table
 
-    console = Console()
-    if not console.is_terminal:
-        click.echo(run.table())
-    else:
-        console.print(build_results_table(run, width=console.width))
-        for line in format_notes(run):
-            click.echo(line)
+    print_table(build_results_table(run))
+    for line in format_notes(run, width=get_terminal_width()):
+        echo_wrapped(line)
     click.echo(f"stored in {run.folder}")
     for file in run.files[:1]:
         click.echo(f"results   {file}")
@@ -201,16 +196,17 @@ def _format_cache_use(run: Run) -> str:
 
 def _print_reasons(run: Run) -> None:
     """Print how unscored documents ended and why: a few reasons per task, each with its first document."""
+    from assay.cli.tables import echo_wrapped
     from assay.viewer.documents.failure_reasons import summarise_reason
     from assay.viewer.results.notes import format_outcome_notes
 
     for line in format_outcome_notes(run):
-        click.echo(escape_control_characters(line))
+        echo_wrapped(escape_control_characters(line))
     for task in run.tasks:
         rows = run.journal.read_outcome_reasons(task, limit=_MAX_REASONS + 1)
         for document, count, outcome, why in rows[:_MAX_REASONS]:
             more = f" and {count - 1} more" if count > 1 else ""
-            click.echo(
+            echo_wrapped(
                 escape_control_characters(
                     f"{outcome}: {task}, document {document}{more}: {summarise_reason(why)}"
                 )

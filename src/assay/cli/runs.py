@@ -35,7 +35,6 @@ Examples:
   assay runs rm embedded-quickstart-4f --yes
   cd $(assay runs path latest)
 """
-_MIN_WIDE_COLUMNS = 100
 
 
 @click.group("runs", help=_HELP, invoke_without_command=True)
@@ -74,16 +73,10 @@ def _print_runs(folders: tuple[str, ...], as_json: bool) -> None:
 
 
 def _print_table(summaries: list[RunSummary]) -> None:
-    from rich.console import Console
-
+    from assay.cli.tables import print_table
     from assay.viewer.terminal.runs_table import build_runs_table
-    from assay.viewer.text_tables import render_table_text
 
-    console = Console()
-    if console.is_terminal:
-        console.print(build_runs_table(summaries, narrow=console.width < _MIN_WIDE_COLUMNS))
-    else:
-        click.echo(render_table_text(build_runs_table(summaries)))
+    print_table(build_runs_table(summaries))
 
 
 def _to_json(summary: RunSummary) -> dict[str, Any]:
@@ -132,10 +125,9 @@ def show_command(run: str, folders: tuple[str, ...], as_json: bool) -> None:
 
 
 def _print_run(summary: RunSummary, opened: Run, manifest: dict[str, Any] | None) -> None:
-    from rich.console import Console
-
+    from assay.cli.tables import echo_wrapped, get_terminal_width, print_table
     from assay.viewer.results.notes import format_notes
-    from assay.viewer.terminal.results_table import build_results_table, format_results
+    from assay.viewer.terminal.results_table import build_results_table
     from assay.viewer.terminal.runs_table import describe_run
 
     for line in describe_run(summary, manifest):
@@ -143,14 +135,11 @@ def _print_run(summary: RunSummary, opened: Run, manifest: dict[str, Any] | None
     if summary.state == "damaged":
         click.echo(f"\n`assay runs repair {summary.folder}` saves the intact part", err=True)
         return
-    console = Console()
+    width = get_terminal_width()
     if opened.estimates:
-        if console.is_terminal:
-            console.print(build_results_table(opened, width=console.width))
-            for line in format_notes(opened):
-                click.echo(escape_control_characters(line))
-        else:
-            click.echo(format_results(opened))
+        print_table(build_results_table(opened))
+        for line in format_notes(opened, width=width):
+            echo_wrapped(escape_control_characters(line))
     for one in opened.scorings():
         about = _describe_scoring(one)
         tasks = [f"{task}: {', '.join(what)}" for task, what in about["changed"].items()]
@@ -159,7 +148,9 @@ def _print_run(summary: RunSummary, opened: Run, manifest: dict[str, Any] | None
         click.echo(
             escape_control_characters(f"scoring {about['number']}  {when}, changed: {changed or 'nothing'}")
         )
-        click.echo(format_results(one))
+        print_table(build_results_table(one))
+        for line in format_notes(one, width=width):
+            echo_wrapped(escape_control_characters(line))
         one.close()
 
 

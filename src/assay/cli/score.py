@@ -147,29 +147,30 @@ def _to_json(scoring: Scoring, rows: list[dict[str, Any]], dry_run: bool) -> dic
 
 
 def _print(scoring: Scoring, rows: list[dict[str, Any]]) -> None:
-    from rich import box
-    from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
+    from assay.cli.tables import print_table
     from assay.viewer.number_format import format_float, format_number
-    from assay.viewer.text_tables import render_table_text
+    from assay.viewer.text_tables import Column, TextTable
 
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
-    for title in ("task", "filter", "metric"):
-        table.add_column(title, overflow="fold")
-    for title in ("before", "now", "± stderr", "scored", "changed"):
-        table.add_column(title, justify="right", no_wrap=True)
+    table = TextTable(
+        columns=[
+            Column(title="task", wrap=True),
+            Column(title="filter", wrap=True, fold=1, folded="filter {}", omit=frozenset({"none"})),
+            Column(title="metric", wrap=True),
+            Column(title="before", justify="right"),
+            Column(title="now", justify="right"),
+            Column(title="± stderr", justify="right", fold=3),
+            Column(title="scored", justify="right", fold=2, folded="{} scored"),
+            Column(title="changed", justify="right", fold=1, folded="{} changed"),
+        ]
+    )
     for row in rows:
         stderr = "" if row["stderr"] is None else f"± {format_float(row['stderr'])}"
         names = [escape(escape_control_characters(row[key])) for key in ("task", "filter", "metric")]
         numbers = [format_number(row["before"]), format_number(row["now"]), stderr, str(row["scored"])]
         table.add_row(*names, *map(escape, numbers), str(row["moved"] or ""))
-    console = Console()
-    if console.is_terminal:
-        console.print(table)
-    else:
-        click.echo(render_table_text(table))
+    print_table(table)
     for task, what in scoring.changed.items():
         click.echo(escape_control_characters(f"changed since the run: {task}: {', '.join(what)}"))
     for note in scoring.notes:

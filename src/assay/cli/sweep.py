@@ -235,9 +235,6 @@ def _to_json(cell: SweepRun, run: Run, failed: Mapping[str, int]) -> dict[str, A
     }
 
 
-_FORECAST_COLUMNS = ("model", "setting", "state", "tasks", "documents", "requests", "tokens", "cost")
-
-
 def print_forecast(planned: Sequence[tuple[SweepRun, Plan]], *, as_json: bool) -> None:
     """Print one line per (cell, plan) and the total of the remaining work."""
     rows = [_build_forecast_row(cell, plan) for cell, plan in planned]
@@ -275,17 +272,24 @@ def _build_forecast_row(cell: SweepRun, plan: Plan) -> dict[str, Any]:
 
 
 def _print_forecast_table(rows: Sequence[Mapping[str, Any]]) -> None:
-    from rich import box
-    from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
+    from assay.cli.tables import print_table
     from assay.viewer.number_format import format_count
+    from assay.viewer.text_tables import Column, TextTable
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for title in _FORECAST_COLUMNS:
-        side: Any = "left" if title in ("model", "setting", "state") else "right"
-        table.add_column(title, justify=side, no_wrap=True)
+    table = TextTable(
+        columns=[
+            Column(title="model", wrap=True),
+            Column(title="setting", wrap=True),
+            Column(title="state"),
+            Column(title="tasks", justify="right", fold=3, folded="{} tasks"),
+            Column(title="documents", justify="right", fold=2, folded="{} documents"),
+            Column(title="requests", justify="right"),
+            Column(title="tokens", justify="right", fold=1, folded="{} tokens"),
+            Column(title="cost", justify="right"),
+        ]
+    )
     for row in rows:
         estimate = row["estimate"]
         tokens = [
@@ -302,8 +306,7 @@ def _print_forecast_table(rows: Sequence[Mapping[str, Any]]) -> None:
             f"{format_count(tokens[0])} – {format_count(tokens[1])}",
             _format_cost(estimate),
         )
-    console = Console()
-    (console if console.is_terminal else Console(width=10_000)).print(table)
+    print_table(table)
 
 
 def _format_cost(estimate: Mapping[str, Any]) -> str:

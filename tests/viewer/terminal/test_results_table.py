@@ -146,7 +146,7 @@ def render_at_width(finished: assay.Run, width: int) -> str:
     from rich.console import Console
 
     stream = io.StringIO()
-    Console(file=stream, width=width, color_system=None).print(build_results_table(finished, width=width))
+    Console(file=stream, width=width, color_system=None).print(build_results_table(finished))
     return stream.getvalue()
 
 
@@ -154,12 +154,18 @@ def test_the_full_table_is_shown_where_it_fits(workspace: Path) -> None:
     write_task(workspace)
     finished = run(workspace, "sums")
     whole = max(len(line.rstrip()) for line in format_results(finished).splitlines())
-    assert "unscored" in render_at_width(finished, whole + 1)
-    narrower = render_at_width(finished, whole - 1)
-    assert "unscored" in narrower and "interval" not in narrower
-    narrow = render_at_width(finished, max(len(line.rstrip()) for line in narrower.splitlines()) - 1)
-    assert "unscored" not in narrow
-    assert cells(narrow)[1] == ["sums", "exact_match", "1.0000", "±", "0.0000", "6"]
+    assert "unscored" in render_at_width(finished, whole)
+    assert "unscored" in render_at_width(finished, whole - 10), "narrow gaps make room for all columns"
+    assert "unscored" not in render_at_width(finished, 80), "a count of zero is not folded"
+    narrow = render_at_width(finished, 60)
+    assert cells(narrow)[1] == ["sums", "none", "exact_match", "↑", "1.0000", "0.6097", "–", "1.0000"]
+    assert narrow.splitlines()[4] == "     6 scored · ± 0.0000 · 0-shot"
+
+
+def test_failed_documents_stay_visible_in_a_narrow_table(workspace: Path) -> None:
+    write_task(workspace)
+    finished = run(workspace, "sums", answers=lambda request: FAILED if request.document == 0 else "1")
+    assert "1 failed" in render_at_width(finished, 60)
 
 
 def test_a_narrow_table_has_a_filter_column_only_if_filters_exist(workspace: Path) -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from assay.core.terminal_text import escape_control_characters
 from assay.viewer.comparison.forest_plot import find_scale_limit, format_plot_line
 from assay.viewer.comparison.records import Comparison, ComparisonRow
 from assay.viewer.number_format import format_float
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from assay.viewer.text_tables import Column, TextTable
 
 __all__ = [
     "build_comparison_table",
@@ -25,51 +23,44 @@ __all__ = [
 ]
 
 _COLOURS = {True: "green", False: "red", None: ""}
-_MIN_FULL_WIDTH = 120
 
 
-def build_comparison_table(
-    comparison: Comparison, rows: Sequence[ComparisonRow], *, width: int = 10_000
-) -> Table:
-    """Build the table of a comparison; a narrow terminal gets no plot and no single values."""
-    from rich import box
+def build_comparison_table(comparison: Comparison, rows: Sequence[ComparisonRow]) -> TextTable:
+    """Build the table of a comparison: a row per task and metric, or per category."""
     from rich.markup import escape
-    from rich.table import Table
 
-    narrow = width < _MIN_FULL_WIDTH
-    padding = (0, 1, 0, 0) if narrow else (0, 1)
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, padding=padding)
-    table.add_column("task", overflow="fold", no_wrap=not narrow, min_width=14)
-    table.add_column("metric", overflow="fold", min_width=11)
-    for title in () if narrow else ("first", "second"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("difference", justify="right", no_wrap=True)
-    table.add_column(f"{100 * comparison.level:g} % interval", no_wrap=True)
-    if not narrow:
-        table.add_column("", no_wrap=True)
-    table.add_column("p", justify="right", no_wrap=True)
-    if not narrow:
-        table.add_column("win/tie/loss", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    table.add_column("detect." if narrow else "detectable", justify="right", no_wrap=True)
+    table = TextTable(
+        columns=[
+            Column(title="task", wrap=True),
+            Column(title="metric", wrap=True),
+            Column(title="first", justify="right", fold=4, folded="first {}"),
+            Column(title="second", justify="right", fold=4, folded="second {}"),
+            Column(title="difference", justify="right"),
+            Column(title=f"{100 * comparison.level:g} % interval"),
+            Column(fold=6, is_drawing=True),
+            Column(title="p", justify="right", fold=1, folded="p = {}"),
+            Column(title="win/tie/loss", justify="right", fold=5, folded="win/tie/loss {}"),
+            Column(fold=2),
+            Column(title="detectable", justify="right", fold=3, folded="detectable {}"),
+        ]
+    )
     reach = find_scale_limit(rows)
     for row in rows:
         colour = _COLOURS[row.better]
         paint = (f"[{colour}]", "[/]") if colour else ("", "")
         name = f"  {row.category}" if row.category else row.task
         metric = row.metric if row.pipeline in ("none", "") else f"{row.metric} ({row.pipeline})"
-        values = [] if narrow else [format_float(row.first), format_float(row.second)]
-        plot = [] if narrow else [f"{paint[0]}{format_plot_line(row, reach)}{paint[1]}"]
         table.add_row(
             escape(escape_control_characters(name)),
             escape(escape_control_characters("" if row.category else metric)),
-            *values,
+            format_float(row.first),
+            format_float(row.second),
             f"{paint[0]}{format_difference(row.difference, row)}{paint[1]}",
             f"\\[{format_difference(row.low, row)}, {format_difference(row.high, row)}]",
-            *plot,
+            f"{paint[0]}{format_plot_line(row, reach)}{paint[1]}",
             format_p_value(row.adjusted_p),
-            *([] if narrow else ["" if row.wins is None else f"{row.wins}/{row.ties}/{row.losses}"]),
-            f"{paint[0]}{_abbreviate_verdict(row) if narrow else describe_difference(row)}{paint[1]}",
+            "" if row.wins is None else f"{row.wins}/{row.ties}/{row.losses}",
+            f"{paint[0]}{describe_difference(row)}{paint[1]}",
             format_detectable(row),
             style="bold" if row.task.startswith("all ") and not row.category else "",
         )
@@ -97,10 +88,6 @@ def describe_difference(row: ComparisonRow) -> str:
     if row.stderr == 0 and row.difference == 0:
         return "identical"
     return "no significant difference"
-
-
-def _abbreviate_verdict(row: ComparisonRow) -> str:
-    return "not comp." if row.blocked else describe_difference(row) if row.differs else "not sig."
 
 
 def format_detectable(row: ComparisonRow) -> str:

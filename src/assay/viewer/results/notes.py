@@ -9,7 +9,7 @@ from assay.core.records.endings import ENDINGS
 from assay.store.runs.run import Run
 from assay.store.runs.usage import UsageTotals
 from assay.viewer.number_format import format_dollars, format_float
-from assay.viewer.text_tables import render_table_text
+from assay.viewer.text_tables import Column, TextTable, render_table_text
 
 __all__ = [
     "format_group_notes",
@@ -22,11 +22,14 @@ __all__ = [
 ]
 
 
-def format_notes(run: Run) -> list[str]:
-    """Return the lines below the table: repeats, stop rules, warnings, and the usage of the model and each judge."""
+def format_notes(run: Run, *, width: int = 10_000) -> list[str]:
+    """Return the lines below the table: repeats, stop rules, warnings, and the usage of the model and each judge.
+
+    `width` limits the table of repeats; the other lines are not wrapped.
+    """
     lines = [
         *_format_interval_methods(run),
-        *_format_repeats(run),
+        *_format_repeats(run, width),
         *_format_stop_rules(run),
         *format_letter_notes(run),
         *format_server_notes(run),
@@ -253,24 +256,29 @@ def _format_clusters(result: Mapping[str, Any]) -> str:
 
 # --- repeats -----------------------------------------------------------------------------------------
 
+_REPEAT_COLUMNS = (
+    Column(title="repeats", wrap=True),
+    Column(title="filter", wrap=True, fold=2, folded="filter {}", omit=frozenset({"none"})),
+    Column(title="metric", wrap=True),
+    Column(title="answers", justify="right"),
+    Column(title="mean ± stderr", justify="right"),
+    Column(title="between", justify="right", fold=4, folded="between documents {}"),
+    Column(title="within", justify="right", fold=3, folded="within {}"),
+    Column(title="pass@k", justify="right", fold=1, folded="pass@k {}"),
+    Column(title="pass^k", justify="right", fold=1, folded="pass^k {}"),
+    Column(title="maj@k", justify="right", fold=1, folded="maj@k {}"),
+    Column(title="consistency", justify="right", fold=2, folded="consistency {}"),
+)
 
-def _format_repeats(run: Run) -> list[str]:
+
+def _format_repeats(run: Run, width: int) -> list[str]:
     """Return a table of the repeated answers, one line per task, filter and metric; empty without repeats."""
     rows = run.facts.get("repeats") or []
     if not rows:
         return []
-    from rich import box
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in ("repeats", "filter", "metric"):
-        table.add_column(title)
-    titles = (
-        "answers", "mean ± stderr", "between", "within", "pass@k", "pass^k", "maj@k", "consistency",
-    )  # fmt: skip
-    for title in titles:
-        table.add_column(title, justify="right", no_wrap=True)
+    table = TextTable(columns=_REPEAT_COLUMNS)
     for row in _merge_equal_rows(rows):
         count, numbers = row["repeats"], row["numbers"]
         stderr = numbers["mean"]["stderr"]
@@ -288,7 +296,7 @@ def _format_repeats(run: Run) -> list[str]:
                 for name in (f"pass@{count}", f"pass^{count}", f"maj@{count}", "consistency")
             ),
         )
-    return [line for line in render_table_text(table).splitlines() if line]
+    return [line for line in render_table_text(table, width=width).splitlines() if line]
 
 
 def _merge_equal_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

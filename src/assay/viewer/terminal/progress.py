@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 from assay.core.progress import JudgeProgress, RunProgress, TaskProgress, TokenCount
 from assay.core.records.endings import ENDINGS
 from assay.viewer.number_format import format_count, format_dollars
+from assay.viewer.text_tables import Column, TextTable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -19,6 +20,7 @@ __all__ = ["show_progress"]
 
 LINE_INTERVAL_S = 5.0
 _MAX_TASKS = 12
+_BAR_WIDTH = 24
 
 
 @contextmanager
@@ -29,9 +31,11 @@ def show_progress(progress: RunProgress, stream: TextIO | None = None) -> Iterat
         from rich.console import Console
         from rich.live import Live
 
+        console = Console(file=stream, highlight=False)
+        tasks = max(2, min(_MAX_TASKS, console.height // 2 - 2))  # two lines each on a narrow terminal
         with Live(
-            get_renderable=lambda: build_progress_table(progress),
-            console=Console(file=stream),
+            get_renderable=lambda: build_progress_table(progress, max_tasks=tasks),
+            console=console,
             refresh_per_second=8,
             transient=True,
         ):
@@ -115,33 +119,45 @@ def format_tokens(count: TokenCount, seconds: float | None = None) -> str:
     return f"{format_count(count.input_tokens)}+{format_count(count.output_tokens)} tokens{reasoning}{rate}{cost}"
 
 
-def build_progress_table(progress: RunProgress) -> RenderableType:
-    """Build a table with a progress bar for each task."""
+_COLUMNS = (
+    Column(wrap=True),
+    Column(fold=3, is_drawing=True),
+    Column(justify="right"),
+    Column(fold=1),
+    Column(fold=2),
+)
+"""Task, bar, documents, running score, problems."""
+
+
+def build_progress_table(progress: RunProgress, *, max_tasks: int = _MAX_TASKS) -> RenderableType:
+    """Build a table with a progress bar for each task; of many tasks, the unfinished ones."""
     from rich.console import Group
     from rich.markup import escape
-    from rich.progress_bar import ProgressBar
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for _ in range(5):
-        table.add_column(no_wrap=True)
+    table = TextTable(columns=_COLUMNS, header=False)
     unfinished = [task for task in progress.tasks.values() if task.done < task.total]
     finished = [task for task in progress.tasks.values() if task.done >= task.total]
-    shown = finished[-max(2, _MAX_TASKS - len(unfinished)) :] + unfinished[:_MAX_TASKS]
+    shown = finished[-max(2, max_tasks - len(unfinished)) :] + unfinished[:max_tasks]
     for task in shown:
-        bar = ProgressBar(total=max(task.total, 1), completed=task.done, width=24)
         table.add_row(
             escape(task.name),
-            bar,
+            _draw_bar(task),
             f"{task.done}/{task.total}",
             escape(format_running_score(task)),
             format_problems(task),
         )
     hidden = len(progress.tasks) - len(shown)
     if hidden:
-        table.add_row(f"… and {hidden} more", "", "", "", "")
+        table.add_row(f"… and {hidden} more")
     return Group(table, Text(format_progress_line(progress), style="dim"))
+
+
+def _draw_bar(task: TaskProgress) -> str:
+    """Return a progress bar as markup: green when all documents are done."""
+    done = _BAR_WIDTH * min(task.done, task.total) // max(task.total, 1)
+    colour = "green" if task.done >= task.total else "magenta"
+    return f"[{colour}]{'━' * done}[/][bright_black]{'━' * (_BAR_WIDTH - done)}[/]"
 
 
 def format_running_score(task: TaskProgress) -> str:

@@ -2,86 +2,73 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from assay.core.records.verdicts import Estimate
 from assay.store.runs.run import Run
 from assay.viewer.number_format import DIRECTION_ARROWS, format_float, format_number
 from assay.viewer.results.notes import format_notes
 from assay.viewer.results.score_rows import iterate_breakdown, iterate_score_rows
-from assay.viewer.text_tables import render_table_text
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from assay.viewer.text_tables import Column, TextTable, render_table_text
 
 __all__ = ["build_results_table", "format_results"]
 
-_INTERVAL = "95 % interval"
+_COLUMNS = {
+    "task": Column(title="task", wrap=True),
+    "n_shot": Column(title="n-shot", justify="right", fold=4, folded="{}-shot"),
+    "filter": Column(title="filter", wrap=True, fold=1, folded="filter {}", omit=frozenset({"none"})),
+    "metric": Column(title="metric", wrap=True),
+    "arrow": Column(),
+    "value": Column(title="value", justify="right"),
+    "stderr": Column(title="± stderr", fold=3),
+    "interval": Column(title="95 % interval"),
+    "scored": Column(title="scored", justify="right", fold=2, folded="{} scored"),
+    "unscored": Column(
+        title="unscored", justify="right", fold=6, folded="{} unscored", omit=frozenset({"0"})
+    ),
+    "failed": Column(title="failed", justify="right", fold=5, folded="{} failed", omit=frozenset({"0"})),
+}
+"""The columns. Where the terminal is too narrow, counts of missing documents fold first, then shots, standard errors, …"""
 
 
-def build_results_table(run: Run, *, width: int | None = None) -> Table:
-    """Build the table for a terminal of `width` columns.
-
-    A table that is too wide first drops the intervals, then wraps names and merges the counts. Numbers are never cut.
-    """
-    from rich.console import Console
-
-    tables = (
-        _build_table(run, narrow=False),
-        _build_table(run, narrow=False, intervals=False),
-        _build_table(run, narrow=True),
-    )
-    console = Console(width=10_000)
-    return next(
-        (table for table in tables[:2] if width is None or console.measure(table).maximum <= width), tables[2]
-    )
-
-
-def _build_table(run: Run, *, narrow: bool, intervals: bool = True) -> Table:
-    from rich import box
+def build_results_table(run: Run) -> TextTable:
+    """Build the table of a run: a row per task, filter and metric."""
     from rich.markup import escape
-    from rich.table import Table
 
-    filters = not narrow or any(estimate.pipeline != "none" for estimate in run.estimates)
-    padding = (0, 1, 0, 0) if narrow else (0, 1)
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, padding=padding)
-    titles = ("task", *(("filter",) if filters else ()), "metric")
-    for title in titles if narrow else ("task", "n-shot", "filter", "metric", ""):
-        side: Any = "right" if title == "n-shot" else "left"
-        table.add_column(title, justify=side, no_wrap=not narrow, overflow="fold")
-    has_intervals = (
-        intervals and not narrow and any(estimate.interval is not None for estimate in run.estimates)
-    )
-    interval_titles = (_INTERVAL,) if has_intervals else ()
-    counts = ("documents",) if narrow else ("scored", "unscored", "failed")
-    for title in ("value", "± stderr", *interval_titles, *counts):
-        side = "left" if title in ("± stderr", _INTERVAL) else "right"
-        table.add_column(title, justify=side, no_wrap=True, min_width=9 if narrow else None)
+    has_intervals = any(estimate.interval is not None for estimate in run.estimates)
+    names = [name for name in _COLUMNS if name != "interval" or has_intervals]
+    table = TextTable(columns=[_COLUMNS[name] for name in names])
+
+    def add_row(cells: dict[str, str], style: str) -> None:
+        table.add_row(*(cells.get(name, "") for name in names), style=style)
+
     previous = ""
     for depth, name, facts, estimate in iterate_score_rows(run):
         label = "" if name == previous else f"{'  ' * depth}{escape(facts.get('alias') or name)}"
         style = "bold" if name in run.groups else ""
         if estimate is None:
-            table.add_row(label, style=style)
+            add_row({"task": label}, style)
         else:
             n_shot = "" if name == previous or facts.get("n_shot") is None else str(facts["n_shot"])
-            names = [*([escape(estimate.pipeline)] if filters else []), escape(estimate.metric)]
-            arrow = DIRECTION_ARROWS[estimate.higher_is_better]
-            stderr = _format_stderr(estimate)
-            table.add_row(
-                label,
-                *(names if narrow else [n_shot, *names, arrow]),
-                escape(format_number(estimate.value)),
-                stderr,
-                *([_format_interval(estimate)] if has_intervals else []),
-                *(_format_total(estimate) if narrow else _format_counts(estimate)),
-                style=style,
-            )
+            add_row({"task": label, "n_shot": n_shot, **_build_cells(estimate)}, style)
             for part, value in iterate_breakdown(estimate.value):
-                lead = [""] * (3 if not narrow else len(titles) - 1)
-                table.add_row(*lead, f"  {escape(part)}", *([] if narrow else [""]), value, style="dim")
+                add_row({"metric": f"  {escape(part)}", "value": value}, "dim")
         previous = name
     return table
+
+
+def _build_cells(estimate: Estimate) -> dict[str, str]:
+    from rich.markup import escape
+
+    return {
+        "filter": escape(estimate.pipeline),
+        "metric": escape(estimate.metric),
+        "arrow": DIRECTION_ARROWS[estimate.higher_is_better],
+        "value": escape(format_number(estimate.value)),
+        "stderr": _format_stderr(estimate),
+        "interval": _format_interval(estimate),
+        "scored": str(estimate.scored),
+        "unscored": _highlight_count(estimate.unscored, "yellow"),
+        "failed": _highlight_count(estimate.failed, "red"),
+    }
 
 
 def _format_interval(estimate: Estimate) -> str:
@@ -98,23 +85,10 @@ def _format_stderr(estimate: Estimate) -> str:
     return " ".join(parts)
 
 
-def _format_counts(estimate: Estimate) -> list[str]:
-    return [
-        str(estimate.scored),
-        _highlight_count(estimate.unscored, "yellow"),
-        _highlight_count(estimate.failed, "red"),
-    ]
-
-
-def _format_total(estimate: Estimate) -> list[str]:
-    """Format the scored documents out of all."""
-    total = estimate.scored + estimate.unscored + estimate.failed
-    return [str(total) if total == estimate.scored else f"[red]{estimate.scored} of {total}[/red]"]
-
-
 def format_results(run: Run, *, width: int = 10_000) -> str:
     """Return the table and its notes as plain text."""
-    return "\n".join([render_table_text(build_results_table(run), width=width), *format_notes(run)])
+    table = render_table_text(build_results_table(run), width=width)
+    return "\n".join([table, *format_notes(run, width=width)])
 
 
 def _highlight_count(count: int, colour: str) -> str:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from assay.core.terminal_text import escape_control_characters
 from assay.store.runs.lookup import RunSummary
 from assay.viewer.number_format import format_age, format_bytes, format_duration, format_number
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from assay.viewer.text_tables import Column, TextTable
 
 __all__ = ["build_runs_table", "describe_run"]
 
@@ -25,39 +23,35 @@ _COLOURS = {
 }
 
 
-def build_runs_table(
-    summaries: Sequence[RunSummary], *, narrow: bool = False, now: float | None = None
-) -> Table:
-    """Build a table with a row for each run; `narrow` omits the duration, the size and complete document counts."""
-    from rich import box
+_COLUMNS = (
+    Column(title="run", wrap=True),
+    Column(title="state"),
+    Column(title="documents", justify="right", fold=1, folded="{} documents"),
+    Column(title="score", wrap=True),
+    Column(title="started", justify="right", fold=2, folded="started {}"),
+    Column(title="duration", justify="right", fold=3, folded="took {}"),
+    Column(title="size", justify="right", fold=4),
+    Column(fold=5),
+)
+
+
+def build_runs_table(summaries: Sequence[RunSummary], *, now: float | None = None) -> TextTable:
+    """Build a table with a row for each run."""
     from rich.markup import escape
-    from rich.table import Table
 
     moment = time.time() if now is None else now
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
-    table.add_column("run", overflow="fold", no_wrap=not narrow)
-    table.add_column("state", no_wrap=True)
-    if not narrow:
-        table.add_column("documents", justify="right", no_wrap=True)
-    table.add_column("score", overflow="fold")
-    table.add_column("started", justify="right", no_wrap=True)
-    for title in () if narrow else ("duration", "size"):
-        table.add_column(title, justify="right", no_wrap=True)
+    table = TextTable(columns=_COLUMNS)
     for summary in summaries:
-        part = f" {_format_documents(summary)}" if narrow and summary.done != summary.documents else ""
-        cells = [
+        table.add_row(
             escape(escape_control_characters(summary.id)),
-            f"[{_COLOURS[summary.state]}]{summary.state}[/]{part}",
-            *(() if narrow else (_format_documents(summary),)),
+            f"[{_COLOURS[summary.state]}]{summary.state}[/]",
+            _format_documents(summary),
             escape(escape_control_characters(_format_score(summary))),
             "" if summary.started is None else format_age(moment - summary.started),
-        ]
-        if not narrow:
-            cells += [
-                "" if summary.seconds is None else format_duration(summary.seconds),
-                format_bytes(summary.bytes),
-            ]
-        table.add_row(*cells)
+            "" if summary.seconds is None else format_duration(summary.seconds),
+            format_bytes(summary.bytes),
+            escape(escape_control_characters(summary.why)),
+        )
     return table
 
 
@@ -69,8 +63,6 @@ def _format_documents(summary: RunSummary) -> str:
 
 
 def _format_score(summary: RunSummary) -> str:
-    if summary.why:
-        return summary.why
     first = [f"{metric} {format_number(value)}" for _, metric, value in summary.scores[:1]]
     more = len(summary.scores) - 1
     return "".join(first) + (f" (+{more})" if more > 0 else "")

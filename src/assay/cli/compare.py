@@ -103,6 +103,7 @@ def command(
 ) -> int:
     """Run the command; its help text is above."""
     from assay.core.errors import InvalidOption
+    from assay.viewer.comparison.conclusion import state_conclusion
     from assay.viewer.comparison.multiplicity import adjust_comparisons
     from assay.viewer.comparison.records import CompareOptions
     from assay.viewer.comparison.run_comparison import compare_sources
@@ -126,7 +127,7 @@ def command(
     try:
         found = adjust_comparisons([compare_sources(sources[0], other, options) for other in sources[1:]])
         if as_json:
-            print_json([one.as_json() for one in found])
+            print_json([{"conclusion": state_conclusion(one), **one.as_json()} for one in found])
         for comparison, other in zip(found, sources[1:], strict=True):
             if not as_json:
                 _print(comparison, show_flips=show_flips, sources=(sources[0], other))
@@ -150,15 +151,15 @@ def _write_plot(comparison: Comparison, path: Path, *, several: bool) -> None:
 def _print(
     comparison: Comparison, *, show_flips: bool, sources: tuple[ScoreTableSource, ScoreTableSource]
 ) -> None:
+    from assay.cli.tables import get_terminal_width, wrap_line
+    from assay.viewer.comparison.conclusion import state_conclusion
     from assay.viewer.comparison.model_scores import ModelScoreTables
 
+    width = get_terminal_width()
+    click.secho(wrap_line(f"{state_conclusion(comparison)}.", width), bold=True)
     first = _format_run(comparison.first, comparison.first_model)
-    click.secho(
-        escape_control_characters(
-            f"{_format_run(comparison.second, comparison.second_model)} against {first}"
-        ),
-        bold=True,
-    )
+    second = _format_run(comparison.second, comparison.second_model)
+    click.echo(escape_control_characters(f"first: {first}; second: {second}"))
     rows = [*comparison.rows, *([comparison.overall] if comparison.overall else [])]
     print_table(comparison, rows)
     if comparison.categories:

@@ -58,6 +58,7 @@ def command(
     folders: tuple[str, ...],
 ) -> int:
     """Run the command; its help text is above."""
+    from assay.cli.tables import echo_wrapped
     from assay.core.installation import assay_version
     from assay.viewer.atomic_files import write_atomically
     from assay.viewer.report import ReportOptions, build_report, find_browser, render_page, write_pdf
@@ -77,6 +78,8 @@ def command(
         write_pdf(render_page(report, packed=False), path, browser=browser)
     else:
         write_atomically(path, render_page(report))
+    for sentence in report.conclusions:
+        echo_wrapped(f"{sentence}.", err=True)
     size = path.stat().st_size / 1e6
     click.echo(escape_control_characters(f"wrote {path} ({size:.1f} MB)"), err=True)
     return 0

@@ -16,6 +16,7 @@ from assay.viewer.comparison.comparison_table import (
     format_difference,
     format_p_value,
 )
+from assay.viewer.comparison.conclusion import state_conclusion
 from assay.viewer.comparison.difference_charts import build_differences_figure, group_differences
 from assay.viewer.comparison.records import CompareOptions, Comparison, ComparisonRow
 from assay.viewer.comparison.run_comparison import compare_sources
@@ -39,6 +40,7 @@ def build_comparison_sections(
             "rows": [],
             "notes": [],
             "level": 95,
+            "conclusion": "",
         }
         try:
             found = compare_sources(sources[0], source, CompareOptions())
@@ -46,6 +48,7 @@ def build_comparison_sections(
             part["notes"] = [("warning", error.what)]
         else:
             part |= _build_section(add_figure, found, index)
+            part["conclusion"] = state_conclusion(found, first=labels[0], second=label)
         parts.append(part)
     return parts
 

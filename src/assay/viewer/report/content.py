@@ -53,6 +53,9 @@ _MAX_CHARTS = 12
 """The number of category charts, and of histograms."""
 
 
+_MAX_STATED_SCORES = 3
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportOptions:
     """What a report contains."""
@@ -88,6 +91,9 @@ class Report:
     version: str
     footer: str
     tiles: list[dict[str, str]]
+    conclusions: list[str] = field(default_factory=list)
+    """What the report shows, in a sentence per comparison, or one about the scores of a single run."""
+
     scores_intro: str
     score_charts: list[str] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -143,6 +149,9 @@ def build_report(runs: Sequence[Run], options: ReportOptions, *, version: str = 
     _add_scores(report, facts, labels, matrix)
     if len(runs) > 1:
         report.comparisons = build_comparison_sections(report.add_figure, tables, labels)
+        report.conclusions = [part["conclusion"] for part in report.comparisons if part["conclusion"]]
+    else:
+        report.conclusions = _state_scores(facts[0])
     _add_outcomes(report, facts, labels)
     _add_details(report, statistics, labels)
     _add_throughput(report, facts, labels)
@@ -151,6 +160,23 @@ def build_report(runs: Sequence[Run], options: ReportOptions, *, version: str = 
     report.settings = build_settings_table(facts, labels)
     report.tasks = build_task_rows(facts)
     return report
+
+
+def _state_scores(facts: RunOverview) -> list[str]:
+    """Return a sentence with the first score of each task or group at the top level; none without scores."""
+    rows = [row for row in facts.scores if row.depth == 0 and row.is_first and row.value is not None]
+    parts = []
+    for row in rows[:_MAX_STATED_SCORES]:
+        estimate = row.estimate
+        interval = ""
+        if estimate is not None and estimate.interval is not None:
+            interval = f" (95 % interval {estimate.interval[0]:.3f} to {estimate.interval[1]:.3f})"
+        metric = "" if estimate is None else f"{estimate.metric} "
+        parts.append(f"{metric}{row.text}{interval} on {row.label}")
+    if not parts:
+        return []
+    more = f" and {len(rows) - len(parts)} further scores" if len(rows) > len(parts) else ""
+    return [f"{facts.model} reaches {'; '.join(parts)}{more}"]
 
 
 def _has_numbers(facts: Sequence[RunOverview]) -> bool:

@@ -107,7 +107,7 @@ def check_failures(run: Run, allowed: float) -> None:
         raise TooManyFailures(
             f"{failed} of {asked} requests failed, more than --max_failures allows ({100 * allowed:g}%)",
             where=str(run.folder),
-            hint="repeat the command to retry the failed requests",
+            hint=_suggest_remedy(run),
         )
     for task in run.tasks:
         counts = run.outcomes(task)
@@ -119,6 +119,21 @@ def check_failures(run: Run, allowed: float) -> None:
                 where=str(run.folder),
                 hint="see the reasons above",
             )
+
+
+def _suggest_remedy(run: Run) -> str:
+    """Return what to do about failed documents: correct the task or its media if that is why they failed."""
+    reasons = [
+        why
+        for task in run.tasks
+        for _, _, outcome, why in run.journal.read_outcome_reasons(task, limit=_MAX_REASONS + 1)
+        if outcome == "failed"
+    ]
+    if reasons and all(why.startswith("not rendered:") for why in reasons):
+        return "correct the task where the reasons above say, then repeat the command; `assay check` shows all such documents"
+    if reasons and all(why.startswith(("not rendered:", "bad media:")) for why in reasons):
+        return "provide the missing media (see the reasons above), then repeat the command"
+    return "repeat the command to retry the failed requests"
 
 
 def report_run(run: Run, *, as_json: bool, max_failures: float | None = None) -> None:

@@ -27,10 +27,12 @@ def format_traceback(source: str) -> str:
         ("bad media: not there\n  at task.yaml:6, doc_to_visual", "bad media: not there (task.yaml:6, doc_to_visual)"),
         (format_traceback("\nint('x')"), "ValueError: invalid literal for int() with base 10: 'x' (utils.py:2)"),
         (format_traceback("raise ValueError('one\\ntwo')"), "ValueError: one (utils.py:1)"),
+        ("not rendered: " + format_traceback("{}['n']"), "not rendered: KeyError: 'n' (utils.py:1)"),
+        ("not rendered: round 2: " + format_traceback("1 / 0"), "not rendered: round 2: ZeroDivisionError: division by zero (utils.py:1)"),
         (format_traceback("raise KeyError"), "KeyError (utils.py:1)"),
         (format_traceback("import json\njson.loads('')"), "JSONDecodeError: Expecting value: line 1 column 1 (char 0) (decoder.py:355)"),
     ],
-    ids=["nothing", "a message", "with its place", "a traceback", "several lines", "no message", "a dotted name"],
+    ids=["nothing", "a message", "with its place", "a traceback", "several lines", "not rendered", "not rendered in a later round", "no message", "a dotted name"],
 )  # fmt: skip
 def test_the_most_informative_line_is_returned(why: str, line: str) -> None:
     shown = summarise_reason(why)

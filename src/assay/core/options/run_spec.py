@@ -362,6 +362,10 @@ class RunSpec:
         None, "Folder for the run and its result files (default: ./assay-runs, journal only).", "Output", short="o",
         metavar="DIR|FILE.json", affects_results=False,
     )  # fmt: skip
+    name: str | None = declare_option(
+        None, "Name of the run, in front of its hash (default: the model and the first task).", "Output",
+        metavar="TEXT", affects_results=False,
+    )  # fmt: skip
     log_samples: bool = declare_option(
         True, "Write samples_<task>.jsonl next to the results.", "Output", short="s", parse=parse_bool, const=True,
         metavar="[BOOL]", affects_results=False,

@@ -24,6 +24,7 @@ __all__ = [
     "move_output_beside",
 ]
 
+_MAX_SLUG_LENGTH = 60
 _DIGEST_LENGTH = 8
 """Digits of the hash in a run id. The journal has the whole hash, so a collision is noticed."""
 
@@ -77,12 +78,23 @@ def compute_run_digest(
 
 
 def build_run_name(spec: RunSpec, model: str, digest: str) -> str:
-    """Build a readable name: the model, the first task, the number of others, the start of the hash.
+    """Build a readable name: `--name`, or the model, the first task and the number of others; then the start of the hash.
+
+    `embedded-mme-and-1-more-0a1b2c3d`
 
     A run with `--token_logprobs` has the same hash and its own folder, because a run without them has no tokens to show.
     """
-    words = [model, sorted(spec.tasks)[0].rstrip("/").removesuffix(".yaml")]
-    slug = "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", word.rpartition("/")[2]).strip("-") for word in words)
-    if len(spec.tasks) > 1:
-        slug = f"{slug[:57]}-{len(spec.tasks) - 1}"
-    return f"{slug[:60]}-{digest[:_DIGEST_LENGTH]}{'-tokens' if spec.token_logprobs else ''}"
+    more = ""
+    if spec.name:
+        slug = _to_slug(spec.name)
+    else:
+        words = [model, sorted(spec.tasks)[0].rstrip("/").removesuffix(".yaml")]
+        slug = "-".join(_to_slug(word.rpartition("/")[2]) for word in words)
+        more = f"-and-{len(spec.tasks) - 1}-more" if len(spec.tasks) > 1 else ""
+    slug = slug[: _MAX_SLUG_LENGTH - len(more)].rstrip("-")
+    return f"{slug}{more}-{digest[:_DIGEST_LENGTH]}{'-tokens' if spec.token_logprobs else ''}"
+
+
+def _to_slug(text: str) -> str:
+    """Return a text as part of a folder name; a name without any letter or digit is `run`."""
+    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.") or "run"

@@ -1,13 +1,18 @@
 """Print the licences of Assay's dependencies as Markdown: licences.py [EXTRA…]
 
-Covers the base installation and the named extras, as far as they are installed.
+Covers the base installation and the named extras, as far as they are installed, and the scripts and fonts that the viewer
+bundles.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+
+BUNDLED = Path(__file__).resolve().parents[1] / "src/assay/viewer/web/static/vendor/versions.json"
 
 
 def main(extras: list[str]) -> None:
@@ -17,6 +22,8 @@ def main(extras: list[str]) -> None:
         _collect_dependencies("assay-harness", set(extras)), key=lambda one: one.metadata["Name"].lower()
     ):
         print(f"| {package.metadata['Name']} | {package.version} | {_read_licence(package)} |")
+    for bundled in json.loads(BUNDLED.read_text("utf-8"))["packages"]:
+        print(f"| {bundled['name']} (in the viewer) | {bundled['version']} | {bundled['licence']} |")
 
 
 def _collect_dependencies(name: str, extras: set[str]) -> list[Distribution]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -47,3 +47,54 @@ def viewer(folder: Path) -> Iterator[Viewer]:
 
     with serve_runs([folder]) as served:
         yield served
+
+
+@pytest.fixture(scope="session")
+def reading_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    from tests.viewer.web.reading_runs import make_reading_run
+
+    folder = tmp_path_factory.mktemp("read")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ASSAY_HOME", str(folder / "home"))
+        return make_reading_run(folder)
+
+
+@pytest.fixture(scope="session")
+def reading_viewer(reading_run: Run) -> Iterator[Viewer]:
+    from tests.viewer.web.viewer_server import serve_runs
+
+    with serve_runs([reading_run.folder.parent]) as served:
+        yield served
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Any]:
+    from tests.viewer.web.browser_visit import FLAGS, find_chromium
+
+    path = find_chromium()
+    if path is None:
+        pytest.skip("no Chromium on this machine: `apt-get install chromium`, or set ASSAY_CHROMIUM")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def visit(browser: Any, viewer: Viewer) -> Iterator[Any]:
+    from tests.viewer.web.browser_visit import Visit
+
+    opened = Visit(browser, viewer)
+    yield opened
+    opened.check()
+    opened.context.close()
+
+
+@pytest.fixture
+def screenshots(tmp_path: Path) -> Path:
+    """Return the folder for screenshots."""
+    folder = Path(os.environ.get("ASSAY_SCREENSHOTS") or tmp_path)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.making import write_task
+from tests.viewer.web.browser_visit import Visit, wait_until
 from tests.viewer.web.sample_runs import HOSTILE, SUMS, make_video_run
 from tests.viewer.web.viewer_server import Viewer, serve_runs
 
@@ -21,31 +18,6 @@ from assay.store.runs.run import Run
 pytestmark = pytest.mark.browser
 
 Runs = tuple[Run, Run]
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    " --disable-component-update --disable-sync"
-).split()
-
-
-def find_chromium() -> str | None:
-    """Return the path of Chromium: from `ASSAY_CHROMIUM`, or the system's."""
-    names = (os.environ.get("ASSAY_CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome")
-    return next((found for name in names if name and (found := shutil.which(name))), None)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    path = find_chromium()
-    if path is None:
-        pytest.skip("no Chromium on this machine: `apt-get install chromium`, or set ASSAY_CHROMIUM")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        yield opened
-        opened.close()
-
-
 RECORD_EVENTS = """
 window.receivedStates = [];
 window.EventSource = class extends EventSource {
@@ -55,63 +27,6 @@ window.EventSource = class extends EventSource {
   }
 };
 """
-
-
-class Visit:
-    """An open page with its requests and its console errors."""
-
-    def __init__(self, browser: Any, viewer: Viewer, **details: Any) -> None:
-        self.viewer = viewer
-        self.context = browser.new_context(**{"viewport": {"width": 1360, "height": 900}, **details})
-        self.context.set_default_timeout(30_000)
-        self.requests: list[str] = []
-        self.errors: list[str] = []
-        self.context.on("request", lambda request: self.requests.append(request.url))
-        self.page = self.context.new_page()
-        self.page.on(
-            "console",
-            lambda message: (
-                self.errors.append(message.text) if message.type in ("error", "warning") else None
-            ),
-        )
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.goto(viewer.entry)
-        self.page.wait_for_url(f"{viewer.address}/")
-
-    def open(self, path: str) -> Any:
-        self.page.goto(self.viewer.address + path)
-        self.page.wait_for_selector("#loading", state="detached")
-        return self.page
-
-    def check(self) -> None:
-        """Check that there were no errors and no requests to other hosts."""
-        assert self.errors == []
-        assert self.requests
-        assert [url for url in self.requests if not url.startswith(f"{self.viewer.address}/")] == []
-
-
-@pytest.fixture
-def visit(browser: Any, viewer: Viewer) -> Iterator[Visit]:
-    opened = Visit(browser, viewer)
-    yield opened
-    opened.check()
-    opened.context.close()
-
-
-@pytest.fixture
-def screenshots(tmp_path: Path) -> Path:
-    """Return the folder for screenshots."""
-    folder = Path(os.environ.get("ASSAY_SCREENSHOTS") or tmp_path)
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def wait_until(page: Any, condition: str) -> None:
-    """Wait for a condition on the page; the page's policy forbids Playwright's own way."""
-    end = time.monotonic() + 90
-    while not page.evaluate(condition):
-        assert time.monotonic() < end, condition
-        page.wait_for_timeout(30)
 
 
 def read_found(page: Any) -> int:
@@ -197,7 +112,7 @@ def test_documents_are_navigated_with_the_keyboard(visit: Visit, runs: Runs, scr
     wait_for_index(page)
     page = visit.open(f"/runs/{runs[0].id}/documents/sums/41?task=sums")
     page.screenshot(path=screenshots / "document.png")
-    assert not page.locator("text=What is 1 + 1?").is_visible(), "examples are collapsed"
+    assert not page.locator("#document >> text=What is 1 + 1?").is_visible(), "examples are collapsed"
     page.keyboard.press("j")
     page.wait_for_url("**/documents/sums/42?task=sums")
     page.keyboard.press("ArrowLeft")

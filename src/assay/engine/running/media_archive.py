@@ -17,6 +17,8 @@ from assay.core.errors import AssayError
 from assay.core.records.messages import Audio, Image, Media, Video
 from assay.core.records.requests import Request
 from assay.media.images import is_image
+from assay.media.media_files import open_media_file
+from assay.media.video import FrameSelection, extract_frames
 from assay.store.runs.media_files import detect_content_type, write_media
 from assay.store.runs.run import SCORINGS_FOLDER
 
@@ -24,7 +26,7 @@ __all__ = ["MediaArchive"]
 
 MAX_FILE_BYTES = 256 * 2**20
 MAX_FRAMES = 8
-"""Frames saved of a video that comes as single images."""
+"""Frames saved of a video that comes as single images, or in a format that browsers do not play."""
 
 MAX_LOSSLESS_PIXELS = 512 * 512
 
@@ -79,6 +81,9 @@ def _list_viewable_files(part: Media) -> Iterator[tuple[str, bytes]]:
         yield part.digest, _encode_audio(*part.load())
     elif isinstance(part, Video):
         frames = part.load()
+        if not isinstance(frames, list) and as_it_is is not None:  # a format that browsers do not play
+            selection = FrameSelection(count=MAX_FRAMES, start_s=part.start_s, end_s=part.end_s)
+            frames = list(extract_frames(open_media_file(as_it_is), selection).frames)
         if isinstance(frames, list):
             step = max(1, len(frames) // MAX_FRAMES)
             for at, frame in enumerate(frames[::step][:MAX_FRAMES]):

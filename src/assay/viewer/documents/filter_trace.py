@@ -203,4 +203,6 @@ def format_value(value: Any) -> str:
         return (
             f"{value[0]:.4f}{' (greedy)' if value[1] else ''}" if isinstance(value[0], float) else str(value)
         )
+    if isinstance(value, (list, tuple)) and value and all(isinstance(one, str) for one in value):
+        return " | ".join(value)
     return value if isinstance(value, str) else str(value)

@@ -130,9 +130,9 @@ def _find_target(record: DocumentRecord, choices: Sequence[Mapping[str, Any]]) -
         return " | ".join(dict.fromkeys(named))
     target = record.target
     listed = record.fields.get("choices")
-    if isinstance(target, int) and not isinstance(target, bool) and isinstance(listed, list):
-        if 0 <= target < len(listed) and isinstance(listed[target], str):
-            return listed[target].strip()
+    is_index = isinstance(target, int) and not isinstance(target, bool) and isinstance(listed, list)
+    if is_index and 0 <= target < len(listed) and isinstance(listed[target], str):
+        return str(listed[target]).strip()
     if target is None or target == [] or target == "":
         return ""
     if isinstance(target, (list, tuple)):

@@ -176,10 +176,13 @@ export async function renderBody(body) {
   body.classList.add("has-markdown");
 }
 
+const UNTRUSTED = /\\(?:href|url|includegraphics|html(?:Class|Id|Style|Data))\b/;  // commands that KaTeX refuses stay source text
+
 async function renderFormulas(formulas) {
   const renderer = await loadKatex();
   for (const formula of formulas) {
     const text = unmark(formula.textContent);
+    if (UNTRUSTED.test(text)) { formula.classList.remove("math"); continue; }
     const marked = text !== formula.textContent;
     const isDisplay = formula.classList.contains("display");
     const place = document.createElement("span");

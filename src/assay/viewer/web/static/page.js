@@ -342,8 +342,17 @@ async function wait(place) {
   else swap(location.pathname + location.search, { keep: false });
 }
 
+function selectLastDocument() {
+  const last = sessionStorage.getItem("assay:last-document");
+  const place = last && page === "documents" ? rows().findIndex((row) => row.dataset.href.split("?")[0] === last) : -1;
+  if (place < 0) return;
+  sessionStorage.removeItem("assay:last-document");
+  move(place + 1);
+}
+
 function ready() {
   selectedRow = -1;
+  selectLastDocument();
   initLiveForms();
   updateSelectionBar();
   listen();

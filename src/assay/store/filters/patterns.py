@@ -385,26 +385,31 @@ class Pattern:
         Raises:
             PatternTooSlow: The pattern has too many states for its texts.
         """
+        return self.find_end(text) is not None
+
+    def find_end(self, text: str) -> int | None:
+        """Return where the match that ends first ends; None if there is no match."""
         if self._simple is not None:
-            return self._simple(text) is not None
+            found = self._simple(text)
+            return None if found is None else int(found.end())
         if self.literal and self.literal not in text.lower():
-            return False
+            return None
         state: _StateSet | None = self._get_state_set(frozenset((self._start,)), _START)
         has_final_newline = self._ends_before_newline and text.endswith("\n")
-        for char in text[:-1] if has_final_newline else text:
+        for at, char in enumerate(text[:-1] if has_final_newline else text):
             assert state is not None
             state = state[char]
             if state is None:
-                return True
+                return at
         assert state is not None
         entries, before = state.entries, state.before
         if has_final_newline:
             open_states, accepted = self._close(entries, before, _FINAL_NEWLINE)
             if accepted:
-                return True
+                return len(text) - 1
             entries = frozenset({self._start, *(target for value, target in open_states if value("\n"))})
             before = _NEWLINE
-        return self._close(entries, before, _END)[1]
+        return len(text) if self._close(entries, before, _END)[1] else None
 
     def find_spans(self, text: str, limit: int = 20) -> list[tuple[int, int]]:
         """Return the places of matches that do not overlap, each as long as possible; for short texts."""

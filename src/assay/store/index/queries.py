@@ -52,6 +52,8 @@ class DocumentQuery:
 
     sort: Sort = "document"
     descending: bool = False
+    columns: tuple[str, ...] = ()
+    """Names whose values the table of documents shows in addition; they do not affect the selection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ __all__ = [
     "FewshotText",
     "MediaPart",
     "PromptMessage",
+    "find_prompt_media",
     "parse_prompt",
     "parse_stored_messages",
     "preview_prompt",
@@ -145,3 +146,14 @@ def preview_prompt(
         media += [part.kind for part in message.parts if isinstance(part, MediaPart)]
     line = " ".join(" ".join(texts).split())
     return (line if len(line) <= _MAX_PREVIEW else f"{line[:_MAX_PREVIEW]}…"), media
+
+
+def find_prompt_media(prompt: str) -> list[MediaPart]:
+    """Return the images, audio and videos of a stored prompt in order."""
+    found = []
+    for message in parse_stored_messages(prompt) or ():
+        content = message.get("content")
+        for part in content if isinstance(content, list) else ():
+            if isinstance(part, dict) and part.get("type") != "text":
+                found.append(_parse_media(part))
+    return found

@@ -51,6 +51,8 @@ STATIC_FILES = {
     "reader.js": "text/javascript",
     "reader.css": "text/css",
     "markdown.js": "text/javascript",
+    "documents.js": "text/javascript",
+    "documents.css": "text/css",
     "icon.svg": "image/svg+xml",
     "vendor/markdown-it.min.js": "text/javascript",
     "vendor/highlight.min.js": "text/javascript",

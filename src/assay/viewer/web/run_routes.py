@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -11,14 +12,17 @@ from starlette.routing import Route
 
 from assay.core.errors import UnknownName
 from assay.store.documents.details import read_document
+from assay.store.filters.syntax import FilterError
 from assay.store.index.document_index import compute_signature
 from assay.store.journal.journal import JOURNAL_FILE
 from assay.store.runs.run import Run
+from assay.store.runs.labels import compute_labels_signature
 from assay.store.runs.tags import read_tags
 from assay.viewer.web.pages.document import build_document_context
 from assay.viewer.web.pages.documents import (
     Selection,
     build_documents_context,
+    build_invalid_context,
     build_unindexed_context,
     format_query,
     parse_query,
@@ -100,8 +104,10 @@ def _send_index_progress(request: Request) -> Response:
 
 def select_documents(request: Request, key: str, index: Any, query: Any) -> Selection:
     """Return the documents a query selects; cached until the index changes, for paging."""
+    query = replace(query, columns=())
+    version = (index.version, compute_labels_signature(request.app.state.catalog.folder(key)))
     job = request.app.state.jobs.get(
-        ("selection", key, query), index.version, lambda: Selection(index, query), wait_s=60.0
+        ("selection", key, query), version, lambda: Selection(index, query), wait_s=60.0
     )
     found = job.result()
     assert isinstance(found, Selection)
@@ -120,15 +126,24 @@ def _show_documents(request: Request) -> Response:
         return render_loading_page(
             "Reading the documents", "Filters become available when all documents have been read.", key
         )
+    status = 200
     with catalog.run(key) as run:
         if state.index is None:
             context = build_unindexed_context(run, read_page_number(request))
         else:
-            selection = select_documents(request, key, state.index, query)
-            context = build_documents_context(run, state.index, query, selection, read_page_number(request))
+            try:
+                selection = select_documents(request, key, state.index, query)
+            except FilterError as error:
+                context, status = build_invalid_context(state.index, query, error), 400
+            else:
+                context = build_documents_context(
+                    run, state.index, query, selection, read_page_number(request)
+                )
         model = run.model
     return HTMLResponse(
-        render("documents.html", page="documents", key=key, model=model, **context), headers=_NO_STORE
+        render("documents.html", page="documents", key=key, model=model, **context),
+        headers=_NO_STORE,
+        status_code=status,
     )
 
 
@@ -155,7 +170,12 @@ def _show_document(request: Request) -> Response:
         if state.index is None:
             around = build_unindexed_list(run, record, key, url, filtered=any(url.values()))
         else:
-            selection = select_documents(request, key, state.index, query)
+            try:
+                selection = select_documents(request, key, state.index, query)
+            except FilterError:  # the table shows the error; the document can be read
+                query = replace(query, where="")
+                url = format_query(query)
+                selection = select_documents(request, key, state.index, query)
             around = build_reading_list(
                 run, selection, key, url, task=task, position=position, metric=query.metric
             )

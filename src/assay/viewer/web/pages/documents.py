@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 import numpy as np
 
 from assay.store.database.tables import MAX_DOCUMENTS_PER_TASK
 from assay.store.documents.details import DocumentSummary, read_document_summaries
-from assay.store.index.columns import OUTCOMES
+from assay.store.filters.evaluation import build_name_catalog, read_display_values
+from assay.store.filters.syntax import FilterError
+from assay.store.index.columns import OUTCOMES, Columns
 from assay.store.index.document_index import DocumentIndex
 from assay.store.index.queries import (
     DocumentQuery,
@@ -19,22 +23,32 @@ from assay.store.index.queries import (
     list_categories,
     select_documents,
 )
+from assay.store.runs.labels import group_labels, read_run_labels
+from assay.store.runs.media_files import find_media_file
 from assay.store.runs.run import Run
+from assay.store.runs.saved_views import read_saved_views
 from assay.viewer.documents.filter_trace import format_value
-from assay.viewer.documents.prompts import preview_prompt
+from assay.viewer.documents.prompts import find_prompt_media, preview_prompt
+from assay.viewer.web.pages.snippets import Segments, Term, build_snippet, collect_terms, mark_terms
 
 __all__ = [
     "PAGE_SIZE",
     "Selection",
     "build_documents_context",
+    "build_invalid_context",
     "build_unindexed_context",
     "format_query",
     "parse_query",
+    "toggle_condition",
 ]
 
 PAGE_SIZE = 50
 _SORTS = ("document", "score", "length", "outcome")
 _MAX_LENGTH = 160
+_MAX_COLUMNS = 12
+_MAX_THUMBNAILS = 3
+_HIDDEN_COLUMNS = ("score", "length", "ending", "task", "document", "answer", "target")
+"""Names that the table always shows, or that are too long for it."""
 
 Given = Mapping[str, Sequence[str]]
 """The query of a URL: name -> values."""
@@ -56,6 +70,8 @@ def parse_query(given: Given) -> DocumentQuery:
         high=_parse_number(one("high")),
         text=one("q"),
         categories=cast("tuple[tuple[str, str], ...]", tuple(categories)),
+        where=one("where").strip(),
+        columns=tuple(dict.fromkeys(name for name in given.get("column", ()) if name))[:_MAX_COLUMNS],
         sort=cast("Sort", sort if sort in _SORTS else "document"),
         descending=one("order") == "desc",
     )
@@ -72,6 +88,8 @@ def format_query(query: DocumentQuery) -> dict[str, Any]:
         "low": None if query.low is None else f"{query.low:g}",
         "high": None if query.high is None else f"{query.high:g}",
         "category": [f"{name}={value}" for name, value in query.categories],
+        "where": query.where,
+        "column": list(query.columns),
         "sort": query.sort if query.sort != usual.sort else None,
         "order": "desc" if query.descending else None,
     }
@@ -100,6 +118,24 @@ class Selection:
         return self.columns.tasks[self.columns.task[row]], int(self.columns.position[row])
 
 
+def toggle_condition(where: str, condition: str) -> str:
+    """Return an expression with a condition added by `and`, or removed if it is there.
+
+    >>> toggle_condition("score<1", "starred"), toggle_condition("score<1 and starred", "starred")
+    ('score<1 and starred', 'score<1')
+    """
+    parts = where.split(" and ")
+    if condition in parts:
+        return " and ".join(part for part in parts if part != condition)
+    if not where:
+        return condition
+    return (
+        f"({where}) and {condition}"
+        if re.search(r"\bor\b", where, re.IGNORECASE)
+        else f"{where} and {condition}"
+    )
+
+
 def build_documents_context(
     run: Run, index: DocumentIndex, query: DocumentQuery, selection: Selection, page: int
 ) -> dict[str, Any]:
@@ -110,15 +146,26 @@ def build_documents_context(
     chosen = rows[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]
     lines = read_document_summaries(run.journal, columns.ids[chosen].tolist())
     by_id = {line.id: line for line in lines}
+    terms = collect_terms(query)
+    labels = group_labels(read_run_labels(run.folder))
+    values = _read_columns(index, columns, query, chosen)
+    snippets = _SnippetReader(index, columns, terms)
     table_rows = []
-    for row in chosen.tolist():
+    for number, row in enumerate(chosen.tolist()):
         line = by_id.get(int(columns.ids[row]))
         if line is not None:
             task = columns.tasks[columns.task[row]]
             score = float(columns.scores[query.metric, row])
+            position = int(columns.position[row])
+            built = _build_row(run, line, task, position, None if score != score else score)
             table_rows.append(
-                _build_row(run, line, task, int(columns.position[row]), None if score != score else score)
-                | {"length": int(columns.length[row])}
+                built
+                | {
+                    "length": int(columns.length[row]),
+                    "values": {name: listed[number] for name, listed in values.items()},
+                    "labels": labels.get((task, position), []),
+                    "snippet": snippets.build(row, built, line) if terms else None,
+                }
             )
     names = columns.metrics.get(query.task, []) if query.task else []
     return {
@@ -136,7 +183,91 @@ def build_documents_context(
         "categories": list_categories(columns, query.task),
         "several_tasks": len(columns.tasks) > 1,
         "indexed": True,
+        "mark": lambda text, name="": mark_terms(text, [one for one in terms if one.name in ("", name)]),
+        **_build_filter_context(index, query, labels),
+        "shown_columns": list(values),
     }
+
+
+def build_invalid_context(index: DocumentIndex, query: DocumentQuery, error: FilterError) -> dict[str, Any]:
+    """Build the page of an invalid filter expression: no rows, and the error in its place."""
+    columns = index.columns
+    return {
+        "rows": [], "found": 0, "total": len(columns), "page_number": 1, "pages": 1, "first": 1, "query": query,
+        "url": format_query(query), "facets": None, "tasks": columns.tasks,
+        "metrics": columns.metrics.get(query.task, []) if query.task else [],
+        "categories": list_categories(columns, query.task), "several_tasks": len(columns.tasks) > 1, "indexed": True,
+        **_build_filter_context(index, query, group_labels(read_run_labels(index.journal.path.parent))),
+        "error": error,
+    }  # fmt: skip
+
+
+def _build_filter_context(
+    index: DocumentIndex, query: DocumentQuery, labels: Mapping[tuple[str, int], Any]
+) -> dict[str, Any]:
+    """Return what the filter box, the chips and the column picker need."""
+    catalog = build_name_catalog(index)
+    flags = ["labelled", "starred"] if labels else []
+    return {
+        "error": None,
+        "names": [
+            info for info in catalog.list_names() if info.kind != "flag" and info.name not in _HIDDEN_COLUMNS
+        ],
+        "shown_columns": [],
+        "chips": [
+            (flag, flag in query.where.split(" and "), toggle_condition(query.where, flag)) for flag in flags
+        ],
+        "has_labels": bool(labels),
+        "views": read_saved_views(),
+    }
+
+
+def _read_columns(
+    index: DocumentIndex, columns: Columns, query: DocumentQuery, rows: Any
+) -> dict[str, list[Any]]:
+    """Return the values of the chosen columns; unknown names are left out."""
+    found = {}
+    for name in query.columns:
+        with suppress(FilterError):
+            found[name] = [
+                _shorten(value) if isinstance(value, str) else value
+                for value in read_display_values(index, columns, name, rows)
+            ]
+    return found
+
+
+class _SnippetReader:
+    """Finds the text that a query found in a document, if the table does not show it."""
+
+    def __init__(self, index: DocumentIndex, columns: Columns, terms: Sequence[Term]) -> None:
+        self._index = index
+        self._columns = columns
+        self._terms = terms
+
+    def build(self, row: int, shown: Mapping[str, Any], line: DocumentSummary) -> tuple[str, Segments] | None:
+        """Return the name of a text and a snippet of it; None if the table shows the match."""
+        for term in self._terms:
+            visible = [shown["question"], shown["answer"], shown["target"]]
+            if term.name in ("", "answer", "target") and any(term.find_end(text) for text in visible):
+                continue
+            for name, text in self._iterate_texts(term, row, line):
+                if (snippet := build_snippet(text, [term])) is not None:
+                    return name, snippet
+        return None
+
+    def _iterate_texts(self, term: Term, row: int, line: DocumentSummary) -> Iterator[tuple[str, str]]:
+        if term.name:
+            yield from self._read(term.name, row)
+            return
+        yield from self._read("response", row)
+        for name, value in line.fields.items():
+            yield name, format_value(value)
+
+    def _read(self, name: str, row: int) -> Iterator[tuple[str, str]]:
+        with suppress(FilterError):
+            for value in read_display_values(self._index, self._columns, name, np.array([row])):
+                if isinstance(value, str):
+                    yield name, value
 
 
 def build_unindexed_context(run: Run, page: int) -> dict[str, Any]:
@@ -147,7 +278,8 @@ def build_unindexed_context(run: Run, page: int) -> dict[str, Any]:
     table_rows = []
     for line in read_document_summaries(run.journal, ids):
         first = line.id - line.id % MAX_DOCUMENTS_PER_TASK
-        table_rows.append(_build_row(run, line, tasks.get(first, ""), line.id - first, None))
+        built = _build_row(run, line, tasks.get(first, ""), line.id - first, None)
+        table_rows.append(built | {"values": {}, "labels": [], "snippet": None})
     return {
         "rows": table_rows,
         "found": total,
@@ -163,6 +295,13 @@ def build_unindexed_context(run: Run, page: int) -> dict[str, Any]:
         "categories": {},
         "several_tasks": len(run.tasks) > 1,
         "indexed": False,
+        "error": None,
+        "names": [],
+        "shown_columns": [],
+        "chips": [],
+        "has_labels": False,
+        "views": read_saved_views(),
+        "mark": lambda text, name="": [(text, False)],
     }
 
 
@@ -178,6 +317,11 @@ def _build_row(
         "position": position,
         "question": question,
         "media": media,
+        "thumbnails": [
+            part
+            for part in find_prompt_media(line.prompt)[:_MAX_THUMBNAILS]
+            if part.kind == "image" and find_media_file(run.folder, part.digest) is not None
+        ],
         "target": _shorten(line.target),
         "answer": _format_answer(values),
         "outcome": line.outcome,

@@ -165,3 +165,23 @@ def test_commands_keep_an_index_of_their_own(run: Run) -> None:
     assert not (index_folder(run.folder) / "columns.npz").exists()
     assert select_matching_documents(run, "right and document<2") == {"sums": [0], "errors": [0]}
     assert (own / "columns.npz").stat().st_mtime_ns == stored
+
+
+def test_columns_that_were_read_for_the_whole_run_are_kept(
+    index: DocumentIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.store.filters.evaluation._MAX_ROWS_READ_DIRECTLY", 5)
+    monkeypatch.setattr("assay.store.filters.evaluation._MIN_ROWS_FOR_PREFILTER", 5)
+    for where, expected in CASES.items():
+        assert select(index, where) == [document for document in EVERY if expected(*document)], where
+    assert list(index.folder.glob("column-*.npz"))
+    index.save()
+    again = DocumentIndex(index.journal, index.folder, index.task_facts)
+    assert again.load()
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the journal was read again")
+
+    monkeypatch.setattr("assay.store.filters.evaluation.read_details", refuse)
+    monkeypatch.setattr("assay.store.filters.evaluation.read_values", refuse)
+    assert select(again, "tokens<=12 and `two words`='value 1' and answer=2") == [("sums", 1)]

@@ -14,7 +14,7 @@ from assay.store.index.document_index import DocumentIndex
 from assay.store.index.row_reader import parse_fingerprints
 from assay.store.journal.rows import decode_verdict_value, parse_json
 
-__all__ = ["PART_SEPARATOR", "Scalar", "format_answer", "format_scalar", "read_values"]
+__all__ = ["PART_SEPARATOR", "Scalar", "format_answer", "format_scalar", "read_details", "read_values"]
 
 PART_SEPARATOR = "\x1f"
 """Separates the values of a name with several values, such as `judge`."""
@@ -24,13 +24,11 @@ Rows = np.ndarray[Any, np.dtype[np.int64]]
 
 _BATCH_SIZE = 2000
 _LOOKUP_BATCH = 1000
-_SELECT_JUDGED = (
-    "SELECT j.id, j.answers, j.verdicts, j.why FROM json_each(?) i JOIN main.judged j ON j.id = i.value"
-)
+_SELECT_JUDGED = "SELECT j.id, j.{} FROM json_each(?) i JOIN main.judged j ON j.id = i.value"
 _SELECT_FIELDS = "SELECT a.id, a.fields FROM json_each(?) i JOIN main.asked a ON a.id = i.value"
 _SELECT_TARGETS = "SELECT a.id, a.target FROM json_each(?) i JOIN main.asked a ON a.id = i.value"
 _SELECT_REQUESTS = "SELECT a.id, a.requests FROM json_each(?) i JOIN main.asked a ON a.id = i.value"
-_SELECT_ANSWERED = "SELECT fingerprint, text, details FROM main.answered WHERE id IN ({})"
+_SELECT_ANSWERED = "SELECT fingerprint, {} FROM main.answered WHERE id IN ({})"
 _SELECT_JUDGES = "SELECT document, judge FROM main.judge_requests WHERE task = ? AND document BETWEEN ? AND ?"
 _SELECT_JUDGE_REPLIES = (
     "SELECT r.document, s.text FROM main.judge_requests r JOIN main.answered s ON s.fingerprint = r.fingerprint"
@@ -84,22 +82,19 @@ def _read_judged(
     index: DocumentIndex, columns: Columns, info: NameInfo, batch: Rows, ids: list[int]
 ) -> dict[int, Scalar]:
     found: dict[int, Scalar] = {}
-    rows = list(index.journal.query(_SELECT_JUDGED, (json.dumps(ids),)))
-    if info.key == "why":
-        return {number: why for number, _, _, why in rows}
-    if info.key == "answer":
-        for (number, *_), answers in zip(
-            rows, parse_json(f"[{','.join(row[1] or 'null' for row in rows)}]"), strict=True
-        ):
+    column = {"why": "why", "answer": "answers"}.get(info.key if info.kind == "text" else "", "verdicts")
+    rows = list(index.journal.query(_SELECT_JUDGED.format(column), (json.dumps(ids),)))
+    if column == "why":
+        return dict(rows)
+    contents = parse_json(f"[{','.join(content or 'null' for _, content in rows)}]")
+    for (number, _), content in zip(rows, contents, strict=True):
+        if column == "answers":
             values = (
-                (answers or {}).get(info.part) if info.part else next(iter((answers or {}).values()), None)
+                (content or {}).get(info.part) if info.part else next(iter((content or {}).values()), None)
             )
             found[number] = None if values is None else format_answer(values)
-        return found
-    for (number, *_), verdicts in zip(
-        rows, parse_json(f"[{','.join(row[2] or 'null' for row in rows)}]"), strict=True
-    ):
-        for pipeline, metric, kind, value, _ in verdicts or ():
+            continue
+        for pipeline, metric, kind, value, _ in content or ():
             if metric == info.key and kind == "score" and info.part in ("", pipeline):
                 score = decode_verdict_value(value)
                 if isinstance(score, (int, float)):
@@ -152,33 +147,58 @@ def _read_prompt(
 def _read_responses(
     index: DocumentIndex, columns: Columns, info: NameInfo, batch: Rows, ids: list[int]
 ) -> dict[int, Scalar]:
+    column = "text" if info.key == "response" else "details"
+    combine = _join_texts if column == "text" else _combine_details
+    return {
+        number: combine(info.key, responses)
+        for number, responses in _find_responses(index, ids, column).items()
+    }
+
+
+def read_details(
+    index: DocumentIndex, columns: Columns, names: Sequence[str], rows: Rows
+) -> Iterator[dict[str, list[Scalar]]]:
+    """Yield the values of several details of responses, such as token counts, which are read together."""
+    with index.journal.report_decode_errors():
+        for start in range(0, len(rows), _BATCH_SIZE):
+            ids = columns.ids[rows[start : start + _BATCH_SIZE]].tolist()
+            found = _find_responses(index, ids, "details")
+            yield {name: [_combine_details(name, found.get(number, [])) for number in ids] for name in names}
+
+
+def _find_responses(index: DocumentIndex, ids: list[int], column: str) -> dict[int, list[Any]]:
+    """Return the texts or the details of the responses of each document; missing ones are left out."""
     names = {
         number: parse_fingerprints(requests)
         for number, requests in index.journal.query(_SELECT_REQUESTS, (json.dumps(ids),))
     }
     wanted = {name for listed in names.values() for name in listed}
-    known: dict[str, tuple[Any, Any]] = {}
-    places = index.fingerprints.find(sorted(wanted))
+    known: dict[str, Any] = {}
+    places = index.fingerprints.find(list(wanted))
     for start in range(0, len(places), _LOOKUP_BATCH):
         chosen = ",".join(map(str, places[start : start + _LOOKUP_BATCH]))
-        for name, text, details in index.journal.query(_SELECT_ANSWERED.format(chosen)):
-            if name in wanted:
-                known[name] = (text, details)
+        some = [
+            row for row in index.journal.query(_SELECT_ANSWERED.format(column, chosen)) if row[0] in wanted
+        ]
+        if column == "text":
+            known.update(some)
+        else:
+            contents = parse_json(f"[{','.join(content or 'null' for _, content in some)}]")
+            known.update((name, content) for (name, _), content in zip(some, contents, strict=True))
     return {
-        number: _combine_responses(info.key, [known[name] for name in listed if name in known])
+        number: [known[name] for name in listed if known.get(name) is not None]
         for number, listed in names.items()
     }
 
 
-def _combine_responses(key: str, responses: list[tuple[Any, Any]]) -> Scalar:
-    if key == "response":
-        texts = [
-            text if isinstance(text, str) else text.decode("utf-8", "replace")
-            for text, _ in responses
-            if text is not None
-        ]
-        return "\n".join(texts) if texts else None
-    details = [parse_json(one) for _, one in responses if one]
+def _join_texts(key: str, texts: list[Any]) -> Scalar:
+    if not texts:
+        return None
+    return "\n".join(text if isinstance(text, str) else text.decode("utf-8", "replace") for text in texts)
+
+
+def _combine_details(key: str, details: list[dict[str, Any]]) -> Scalar:
+    """Return the sum of a number over the responses of a document, or their texts."""
     if key == "finish":
         return (
             PART_SEPARATOR.join(dict.fromkeys(one["finish"] for one in details if one.get("finish"))) or None

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.store.database.locks import is_locked
-from assay.store.filters.column_reader import PART_SEPARATOR, Scalar, read_values
+from assay.store.filters.column_reader import PART_SEPARATOR, Scalar, read_details, read_values
 from assay.store.filters.names import NameCatalog, NameInfo
 from assay.store.filters.patterns import PatternTooSlow
 from assay.store.filters.syntax import (
@@ -368,10 +368,27 @@ class _Evaluator:
         if known is None and (info.long or len(rows) <= _MAX_ROWS_READ_DIRECTLY):
             return _build_column(info, read_values(self._index, self._columns, info, rows))
         if known is None or len(_get_codes(known)) < len(self._columns):
-            everything = np.arange(len(self._columns))
-            known = _build_column(info, read_values(self._index, self._columns, info, everything))
-            cache.add(info, known)
+            known = self._read_whole_column(info, cache)
         return _take(known, rows)
+
+    def _read_whole_column(self, info: NameInfo, cache: _ColumnCache) -> _Column:
+        everything = np.arange(len(self._columns))
+        if info.source != "response":
+            column = _build_column(info, read_values(self._index, self._columns, info, everything))
+            cache.add(info, column)
+            return column
+        # token counts, times and costs are in the same rows of the journal: read all of them at once
+        details = {
+            one.key: one for one in self._catalog.list_names() if one.source == "response" and not one.long
+        }
+        values: dict[str, list[Scalar]] = {name: [] for name in details}
+        for batch in read_details(self._index, self._columns, list(details), everything):
+            for name, listed in batch.items():
+                values[name] += listed
+        columns = {name: _build_column(details[name], [listed]) for name, listed in values.items()}
+        for name, column in columns.items():
+            cache.add(details[name], column)
+        return columns[info.key]
 
     def _find_indexed_column(self, info: NameInfo) -> _Column | None:
         columns = self._columns

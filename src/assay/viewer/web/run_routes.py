@@ -15,8 +15,8 @@ from assay.store.documents.details import read_document
 from assay.store.filters.syntax import FilterError
 from assay.store.index.document_index import compute_signature
 from assay.store.journal.journal import JOURNAL_FILE
-from assay.store.runs.run import Run
 from assay.store.runs.labels import compute_labels_signature
+from assay.store.runs.run import Run
 from assay.store.runs.tags import read_tags
 from assay.viewer.web.pages.document import build_document_context
 from assay.viewer.web.pages.documents import (

@@ -73,4 +73,5 @@ _CHECK = """async () => (await axe.run(document, { resultTypes: ["violations"] }
 def check_accessibility(page: Any) -> None:
     """Check that axe finds no serious problem on the page."""
     page.evaluate(f"() => {{{gzip.decompress(AXE.read_bytes()).decode()}\n}}")
-    assert page.evaluate(_CHECK) == []
+    found = page.evaluate(_CHECK)
+    assert found == [], found

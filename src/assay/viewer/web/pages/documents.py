@@ -210,9 +210,17 @@ def _build_filter_context(
     flags = ["labelled", "starred"] if labels else []
     return {
         "error": None,
-        "names": [
-            info for info in catalog.list_names() if info.kind != "flag" and info.name not in _HIDDEN_COLUMNS
-        ],
+        "names": sorted(
+            (
+                info
+                for info in catalog.list_names()
+                if info.kind != "flag" and info.name not in _HIDDEN_COLUMNS
+            ),
+            key=lambda info: (
+                info.source != "field",
+                info.description != "metric",
+            ),  # the document's own columns first
+        ),
         "shown_columns": [],
         "chips": [
             (flag, flag in query.where.split(" and "), toggle_condition(query.where, flag)) for flag in flags

@@ -72,6 +72,24 @@ def test_a_signal_before_the_first_request_exits_cleanly(runner: CommandRunner) 
     assert runner.finish(runner.build_command(*runner.write_tasks(documents=5)[:1])).returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("run", "interrupted; all responses are saved. To continue:\n  assay run x"),
+        ("check", "interrupted. To repeat:\n  assay check x"),
+    ],
+)
+def test_only_commands_that_ask_tell_of_saved_responses(
+    command: str, expected: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("assay.cli.app.app.main", interrupt)
+    assert run_command_line([command, "x"]) == 130
+    assert expected in capsys.readouterr().err
+
+
 # --- concurrent processes ---------------------------------------------------------------------------------------
 
 

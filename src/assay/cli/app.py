@@ -118,6 +118,10 @@ app = _LazyGroup(
 )
 
 
+_ASKING = ("run", "resume", "score", "sweep")
+"""Commands that send requests and store the responses."""
+
+
 def run_command_line(arguments: list[str]) -> int:
     """Run a command line and return its exit code."""
     try:
@@ -125,7 +129,12 @@ def run_command_line(arguments: list[str]) -> int:
         return code if isinstance(code, int) else 0
     except (KeyboardInterrupt, click.Abort, RunInterrupted):
         command = redact_assignments(shlex.join(["assay", *arguments]))
-        click.echo(f"\ninterrupted; all responses are saved. To continue:\n  {command}", err=True)
+        saved = (
+            "; all responses are saved. To continue:"
+            if arguments and arguments[0] in _ASKING
+            else ". To repeat:"
+        )
+        click.echo(f"\ninterrupted{saved}\n  {command}", err=True)
         return RunInterrupted.exit_code
     except AssayError as error:
         print_error(error)

@@ -121,3 +121,10 @@ def test_a_metric_without_a_value_has_a_row(tmp_path: Path) -> None:
     assert by_name["f9"].value is None and by_name["f9"].why == "no document returned this metric"
     assert "no value" in run.table()
     assert run.results["sums"]["f9,none"] is None
+
+
+def test_task_code_that_returns_no_metric_is_an_error_in_the_plan(tmp_path: Path) -> None:
+    source = "def f(doc, results):\n    return {}\n"
+    path = write_task(tmp_path, metric_list=None, process_results=Function("utils.f"), helpers=source)
+    with pytest.raises(AssayError, match="`process_results` returns no metric"):
+        assay.plan(model=make_model(), tasks=[str(path)])

@@ -17,7 +17,7 @@ __all__ = ["command"]
 _HELP = """Find suspicious documents of a benchmark from several runs.
 
 Reports documents that no run or every run answers correctly, targets that strong models contradict and documents that
-weaker models answer better (both need four runs), duplicates and near-duplicates, documents among their own few-shot
+weaker models answer better (both need four runs), duplicates, near-duplicates and contradictions, documents among their own few-shot
 examples, constant targets and answers, and answer positions that are correct or chosen too often. With `--blind`, shows the score without images. Accepts the same runs as `assay compare`.
 
 \b
@@ -58,7 +58,7 @@ def _print(found: list[LintFinding], runs: int) -> None:
         if one.task != task:
             task = one.task
             click.secho(escape_control_characters(task), bold=True)
-        click.secho(f"  {one.kind:<11}", fg="yellow", nl=False)
+        click.secho(f"  {one.kind:<16}", fg="yellow", nl=False)
         click.echo(escape_control_characters(f"{one.count} of {one.total}: {one.what}"))
         if one.documents:
             more = ", …" if one.count > _MAX_SHOWN_DOCUMENTS else ""

@@ -37,6 +37,12 @@ def find_metrics_without_values(spec: TaskSpec) -> Iterator[TaskError]:
         yield TaskError(
             "the task has no metric", where=spec.place("metric_list"), hint=_suggest_metrics(spec, keys)
         )
+    elif keys is not None and not keys and not spec.metrics:
+        yield TaskError(
+            "`process_results` returns no metric",
+            where=spec.place("process_results"),
+            hint="return a dictionary with a score for each metric",
+        )
     for index, entry in enumerate(spec.metrics):
         where = entry.where or spec.place(f"metric_list[{index}]")
         if "judge" in entry.arguments or entry.name == "bypass":

@@ -92,7 +92,9 @@ def test_a_difference_of_that_size_is_found_as_often_as_promised() -> None:
     assert found / 400 == pytest.approx(0.8, abs=0.06)
 
 
-@pytest.mark.parametrize(("units", "alpha"), [(6, 0.05), (7, 0.05), (10, 0.05), (8, 0.01), (10, 0.005), (20, 0.05)])
+@pytest.mark.parametrize(
+    ("units", "alpha"), [(6, 0.05), (7, 0.05), (10, 0.05), (8, 0.01), (10, 0.005), (20, 0.05)]
+)
 def test_the_sign_flip_test_finds_the_detectable_difference_as_often_as_promised(
     units: int, alpha: float
 ) -> None:

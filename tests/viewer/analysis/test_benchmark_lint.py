@@ -182,3 +182,31 @@ def test_runs_of_different_benchmarks_are_an_error(tmp_path: Path) -> None:
     ]
     with pytest.raises(UserError, match="no task in common"):
         lint(*runs)
+
+
+def test_the_same_question_with_another_target_is_a_contradiction(tmp_path: Path) -> None:
+    cities = "Berlin Paris London Madrid Rome Vienna Warsaw Prague Lisbon Dublin".split()
+    rows = [
+        {"question": f"Which river flows through {city}?", "answer": str(n)} for n, city in enumerate(cities)
+    ]
+    rows += [{"question": "which river flows through PARIS", "answer": "7"}]
+    found = lint(make_run(tmp_path, "a", lambda request: "?", write_task(tmp_path, "rivers", rows)))
+    assert found["contradictions"].documents == (10,) and "10 like 1" in found["contradictions"].what
+    assert "near-duplicates" not in found
+
+
+def test_questions_about_the_same_long_text_are_no_duplicates(tmp_path: Path) -> None:
+    verbs = "found sold painted burned loved feared".split()
+    rows = [
+        {
+            "text": f"Passage of {name}. " * 200,
+            "question": f"Who {verb} the house?",
+            "answer": f"{name} {verb}",
+        }
+        for name in ("Anna", "Bert")
+        for verb in verbs
+    ]
+    rows.append({**rows[4], "question": "who loved the  house"})
+    found = lint(make_run(tmp_path, "a", lambda request: "?", write_task(tmp_path, "passages", rows)))
+    assert found["near-duplicates"].documents == (12,) and "12 like 4" in found["near-duplicates"].what
+    assert "contradictions" not in found

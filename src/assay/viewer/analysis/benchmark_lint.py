@@ -16,7 +16,7 @@ from assay.stats.answer_keys import MIN_DOUBT, doubt_key, estimate_abilities
 from assay.stats.intervals.confidence_intervals import wilson_interval
 from assay.stats.item_analysis import analyse_items, measure_position_bias
 from assay.store.documents.score_tables import DocumentExcerpt, ScoreTable, ScoreTableSource
-from assay.viewer.analysis.near_duplicates import find_near_duplicates, normalise_text
+from assay.viewer.analysis.near_duplicates import find_near_duplicates, is_similar, normalise_text
 from assay.viewer.comparison.pairing import pair_documents, scores_from_column
 
 __all__ = ["LintFinding", "lint_benchmark"]
@@ -34,7 +34,7 @@ class LintFinding:
     """One possible problem of a benchmark."""
 
     kind: str
-    """never, always, negative, wrong-key, duplicates, near-duplicates, leakage, constant, position, blind"""
+    """never, always, negative, wrong-key, duplicates, near-duplicates, contradictions, leakage, constant, position, blind"""
 
     task: str
     what: str
@@ -66,7 +66,10 @@ def lint_benchmark(
         if any(table.kind != tables[0].kind for table in tables):
             tables = [source.read_score_table(task, "files") for source in sources]
         fields = _read_fields(sources[0], task)
-        found += _find_duplicates(tables[0], fields)
+        sample = sources[0].read_excerpts(task, tables[0].documents[:_MIN_DOCUMENTS])
+        targets = _find_target_fields(tables[0], fields, sample)
+        found += _find_duplicates(tables[0])
+        found += _find_similar_documents(tables[0], fields, targets)
         if len(sources) > 1:
             found += _find_item_problems(tables)
         if len(sources) >= _MIN_MODELS_FOR_KEYS:
@@ -105,14 +108,24 @@ def _is_identifier(name: str, values: Sequence[str]) -> bool:
     return distinct and all(re.fullmatch(r"[\w.:-]*\d[\w.:-]*", value) for value in values)
 
 
-def _find_duplicates(table: ScoreTable, fields: Mapping[str, Sequence[str]]) -> Iterator[LintFinding]:
-    """Find documents that occur more than once, with the same text or nearly the same."""
-    seen: dict[Any, int] = {}
-    extra = []
-    for document, content in zip(table.documents, table.content_digests, strict=True):
-        if content is not None and seen.setdefault(content, document) != document:
-            extra.append(document)
-    if extra:
+def _find_target_fields(
+    table: ScoreTable, fields: Mapping[str, Sequence[str]], excerpts: Mapping[int, DocumentExcerpt]
+) -> frozenset[str]:
+    """Return the fields that contain the target of every inspected document."""
+    rows = {document: row for row, document in enumerate(table.documents[:_MIN_DOCUMENTS])}
+    known = {rows[one]: excerpt.target.strip() for one, excerpt in excerpts.items() if excerpt.target.strip()}
+    if not known:
+        return frozenset()
+    return frozenset(
+        name
+        for name, values in fields.items()
+        if all(values[row].strip() == target for row, target in known.items())
+    )
+
+
+def _find_duplicates(table: ScoreTable) -> Iterator[LintFinding]:
+    """Find documents that occur more than once."""
+    if extra := _list_duplicates(table):
         yield LintFinding(
             kind="duplicates",
             task=table.task,
@@ -121,24 +134,85 @@ def _find_duplicates(table: ScoreTable, fields: Mapping[str, Sequence[str]]) -> 
             total=len(table.documents),
             documents=tuple(extra[:_MAX_LISTED]),
         )
-    known = set(extra)
-    texts = [" ".join(values) for values in zip(*fields.values(), strict=True)]
-    near = [
-        (table.documents[later], table.documents[earlier])
-        for later, earlier in find_near_duplicates(texts)
-        if table.documents[later] not in known
+
+
+def _list_duplicates(table: ScoreTable) -> list[int]:
+    seen: dict[Any, int] = {}
+    return [
+        document
+        for document, content in zip(table.documents, table.content_digests, strict=True)
+        if content is not None and seen.setdefault(content, document) != document
     ]
+
+
+_MIN_FIELD_SIMILARITY = 0.6
+"""Two documents are similar only if each of their fields is: questions about the same long text are not."""
+
+
+def _find_similar_documents(
+    table: ScoreTable, fields: Mapping[str, Sequence[str]], targets: frozenset[str]
+) -> Iterator[LintFinding]:
+    """Find documents that are nearly the same as others, and those that are but have another target."""
+    known = set(_list_duplicates(table))
+    whole = _find_similar_rows(list(fields.values()))
+    near = [pair for pair in _to_documents(table, whole) if pair[0] not in known]
+    contradictory: list[tuple[int, int]] = []
+    if targets and len(targets) < len(fields):
+        asked = [values for name, values in fields.items() if name not in targets]
+        different = [
+            (later, earlier)
+            for later, earlier in _find_similar_rows(asked)
+            if any(
+                normalise_text(fields[name][later]) != normalise_text(fields[name][earlier])
+                for name in targets
+            )
+        ]
+        contradictory = _to_documents(table, different)
+        near = [pair for pair in near if pair not in set(contradictory)]
     if near:
-        shown = ", ".join(f"{later} like {earlier}" for later, earlier in near[:3])
-        yield LintFinding(
-            kind="near-duplicates",
-            task=table.task,
-            what="documents differ from others only in case, spaces, punctuation or a few letters"
-            f" ({shown}{', …' if len(near) > 3 else ''})",
-            count=len(near),
-            total=len(table.documents),
-            documents=tuple(later for later, _ in near[:_MAX_LISTED]),
+        yield _build_pair_finding(
+            "near-duplicates",
+            table,
+            "documents differ from others only in case, spaces, punctuation or a few letters",
+            near,
         )
+    if contradictory:
+        yield _build_pair_finding(
+            "contradictions",
+            table,
+            "documents ask the same as others, or nearly the same, but have another target",
+            contradictory,
+        )
+
+
+def _find_similar_rows(columns: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
+    """Return (row, earlier row) of documents all of whose fields are similar."""
+    ordered = sorted(
+        columns, key=lambda values: sum(map(len, values))
+    )  # the end of a long text is not compared
+
+    def confirm(later: int, earlier: int) -> bool:
+        return all(is_similar(values[later], values[earlier], _MIN_FIELD_SIMILARITY) for values in ordered)
+
+    return find_near_duplicates([" ".join(values) for values in zip(*ordered, strict=True)], confirm)
+
+
+def _to_documents(table: ScoreTable, rows: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    return [(table.documents[later], table.documents[earlier]) for later, earlier in rows]
+
+
+def _build_pair_finding(
+    kind: str, table: ScoreTable, what: str, pairs: Sequence[tuple[int, int]]
+) -> LintFinding:
+    shown = ", ".join(f"{later} like {earlier}" for later, earlier in pairs[:3])
+    return LintFinding(
+        kind=kind,
+        task=table.task,
+        what=f"{what} ({shown}{', …' if len(pairs) > 3 else ''})",
+        count=len(pairs),
+        total=len(table.documents),
+        documents=tuple(later for later, _ in pairs[:_MAX_LISTED]),
+    )
 
 
 def _find_item_problems(tables: Sequence[ScoreTable]) -> Iterator[LintFinding]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["find_near_duplicates", "normalise_text"]
+__all__ = ["find_near_duplicates", "is_similar", "normalise_text"]
 
 MIN_SIMILARITY = 0.8
 """Smallest share of common n-grams (Jaccard) of two near-duplicates."""
@@ -42,10 +42,32 @@ def normalise_text(text: str) -> str:
     return " ".join(_WORDS.findall(text.casefold()))
 
 
-def find_near_duplicates(texts: Sequence[str]) -> list[tuple[int, int]]:
+def is_similar(first: str, second: str, similarity: float = MIN_SIMILARITY) -> bool:
+    """Return whether two texts share this fraction of their n-grams.
+
+    >>> is_similar("Who wrote Hamlet?", "who wrote hamlet"), is_similar("Who wrote Hamlet?", "Who wrote Faust?")
+    (True, False)
+    """
+    one, other = (normalise_text(text[:_MAX_TEXT_LENGTH]) for text in (first, second))
+    return one == other or _share_grams(_count_grams(one), _count_grams(other), similarity)
+
+
+def _count_grams(text: str) -> Counter[str]:
+    return Counter(text[at : at + _GRAM_LENGTH] for at in range(max(1, len(text) - _GRAM_LENGTH + 1)))
+
+
+def _share_grams(one: Counter[str], other: Counter[str], similarity: float) -> bool:
+    common = (one & other).total()
+    return common >= similarity * (one.total() + other.total() - common)
+
+
+def find_near_duplicates(
+    texts: Sequence[str], confirm: Callable[[int, int], bool] | None = None
+) -> list[tuple[int, int]]:
     """Return (index, index of an earlier text that is nearly the same), in order. Texts without words have no duplicates.
 
-    Texts with different numbers are different: tasks generate questions from templates.
+    Texts with different numbers are different: tasks generate questions from templates. `confirm` gets the indices of two
+    similar texts and decides whether they are duplicates.
 
     >>> find_near_duplicates(["Who wrote Hamlet?", "who wrote  hamlet", "Who wrote Faust?"])
     [(1, 0)]
@@ -57,12 +79,16 @@ def find_near_duplicates(texts: Sequence[str]) -> list[tuple[int, int]]:
         if plain and first.setdefault(plain, index) != index:
             found[index] = first[plain]
     known = [(plain, index) for plain, index in first.items() if len(plain) > 2 * _GRAM_LENGTH]
-    for later, earlier in _find_similar([plain for plain, _ in known]):
+
+    def confirm_known(later: int, earlier: int) -> bool:
+        return confirm is None or confirm(known[later][1], known[earlier][1])
+
+    for later, earlier in _find_similar([plain for plain, _ in known], confirm_known):
         found.setdefault(known[later][1], known[earlier][1])
     return sorted(found.items())
 
 
-def _find_similar(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
+def _find_similar(texts: Sequence[str], confirm: Callable[[int, int], bool]) -> Iterator[tuple[int, int]]:
     """Yield (index, earlier index) of texts with many common n-grams."""
     if len(texts) < 2:
         return
@@ -90,13 +116,13 @@ def _find_similar(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
                     if pair in compared:
                         continue
                     compared.add(pair)
-                    if _is_similar(texts, pair, signatures, grams):
+                    if _is_similar_pair(texts, pair, signatures, grams) and confirm(later, earlier):
                         taken.add(later)
                         yield later, earlier
                         break
 
 
-def _is_similar(
+def _is_similar_pair(
     texts: Sequence[str],
     pair: tuple[int, int],
     signatures: NDArray[np.uint64],
@@ -107,11 +133,8 @@ def _is_similar(
         return False
     for index in pair:
         if index not in grams:
-            grams[index] = Counter(
-                texts[index][at : at + _GRAM_LENGTH] for at in range(len(texts[index]) - _GRAM_LENGTH + 1)
-            )
-    common = (grams[one] & grams[other]).total()
-    return common >= MIN_SIMILARITY * (grams[one].total() + grams[other].total() - common)
+            grams[index] = _count_grams(texts[index])
+    return _share_grams(grams[one], grams[other], MIN_SIMILARITY)
 
 
 def _compute_signatures(texts: Sequence[str]) -> NDArray[np.uint64]:

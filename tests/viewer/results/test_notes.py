@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.making import write_choices
+from tests.making import make_model, write_choices, write_task
 
 import assay
 from assay.viewer.results.notes import format_group_notes
+
+ROWS = [{"question": f"What is {n} + 1?", "answer": str(n + 1), "passage": n // 5} for n in range(40)]
 
 
 def test_a_metric_that_some_tasks_of_a_group_lack_is_a_warning(tmp_path: Path) -> None:
@@ -18,3 +20,24 @@ def test_a_metric_that_some_tasks_of_a_group_lack_is_a_warning(tmp_path: Path) -
     run = assay.run(model="oracle", tasks=[str(path)], no_cache=True, output_path=str(tmp_path / "out"))
     assert format_group_notes(run) == ["warning: both: acc (none) is missing in 1 of 2 tasks: second"]
     assert "acc (none) is missing in 1 of 2 tasks" in run.table()
+
+
+def test_the_method_of_an_interval_names_the_task_if_tasks_differ(tmp_path: Path) -> None:
+    plain = write_task(tmp_path, "plain", ROWS)
+    clustered = write_task(tmp_path, "clustered", ROWS, cluster_key="passage")
+
+    def run(*tasks: Path) -> str:
+        found = assay.run(
+            model=make_model(lambda request: str(request.document + 1) if request.document % 3 else "?"),
+            tasks=[str(task) for task in tasks],
+            no_cache=True,
+            output_path=str(tmp_path / "out"),
+        )
+        return " ".join(found.table().split())
+
+    assert "95 % intervals" not in run(plain)
+    assert "95 % intervals: exact_match: clustered by passage (8 clusters)" in run(clustered)
+    assert (
+        "95 % intervals: exact_match of plain: wilson; exact_match of clustered: clustered by passage (8 clusters)"
+        in run(plain, clustered)
+    )

@@ -79,18 +79,32 @@ def _format_interval_methods(run: Run) -> list[str]:
 
     `95 % intervals: acc: wilson; f1: clustered by passage (30 clusters)`
     """
-    methods: dict[str, dict[str, None]] = {}
+    found: dict[str, dict[str, list[str]]] = {}
+    """Method -> metric -> tasks."""
+
     for one in run.estimates:
         if one.interval is not None and one.interval_method:
             key = run.tasks.get(one.task, {}).get("config", {}).get("cluster_key")
             named = f" by {key}" if key and one.clusters else ""
             count = f" ({one.clusters} clusters)" if one.clusters else ""
-            methods.setdefault(f"{one.interval_method}{named}{count}", {})[one.metric] = None
+            tasks = found.setdefault(f"{one.interval_method}{named}{count}", {}).setdefault(one.metric, [])
+            if one.task not in tasks:
+                tasks.append(one.task)
     if all(one.interval_method in _COMMON_METHODS for one in run.estimates):
         return []
+
+    def name_metric(metric: str, tasks: list[str]) -> str:
+        if sum(metric in metrics for metrics in found.values()) == 1:
+            return metric
+        more = f" and {len(tasks) - 3} more" if len(tasks) > 3 else ""
+        return f"{metric} of {', '.join(tasks[:3])}{more}"
+
     return [
         "95 % intervals: "
-        + "; ".join(f"{', '.join(metrics)}: {method}" for method, metrics in methods.items())
+        + "; ".join(
+            f"{', '.join(name_metric(*item) for item in metrics.items())}: {method}"
+            for method, metrics in found.items()
+        )
     ]
 
 

@@ -31,7 +31,7 @@ from assay.stats.intervals.bootstrap import build_row_scorer
 from assay.stats.intervals.confidence_intervals import Interval, mean_interval, wilson_interval
 from assay.stats.intervals.confidence_sequences import ConfidenceSequence
 from assay.stats.intervals.corpus_intervals import corpus_interval
-from assay.stats.intervals.resampling import percentile_interval
+from assay.stats.intervals.resampling import compare_corpora, percentile_interval
 from assay.stats.numerics.distributions import t_quantile
 
 __all__ = ["HELD_OUT_FAMILIES", "TUNING_FAMILIES", "Row", "main", "simulate_rows"]
@@ -555,11 +555,6 @@ def simulate_judges(draw: Draw, repeats: int) -> Iterator[Row]:
 def simulate_comparisons(draw: Draw, repeats: int) -> Iterator[Row]:
     """Type I errors of tests, and the power that `assay power` promises."""
 
-    def error_row(name: str, size: str, rejected: float) -> Row:
-        return Row(
-            kind="type I error", name=name, size=size, share=rejected, goal="≤ 0.06", passed=rejected <= 0.06
-        )
-
     for size in (10, 30):
         first, second = (draw.random((repeats, size)) < 0.6 for _ in range(2))
         found = [
@@ -592,6 +587,95 @@ def simulate_comparisons(draw: Draw, repeats: int) -> Iterator[Row]:
         yield power_row(
             "sign flips", size, float(np.mean([run_sign_flip_test(row)[0] < 0.05 for row in steps]))
         )
+
+
+def draw_pair(rng: Draw, kind: str, size: int, shift: bool) -> tuple[Any, Any, Any, float]:
+    """Draw the scores of two models on the same documents, their clusters, and the true difference."""
+    if kind == "rare losses":
+        shared = rng.beta(2, 1, size)
+        return shared, np.where(rng.random(size) < 0.1, 0.0, shared), None, -0.1 * 2 / 3
+    if kind == "right or wrong, clusters of 1 to 30":
+        codes = np.repeat(np.arange(size), np.minimum(rng.geometric(0.15, size), 30))
+        own, other = ((rng.random(len(codes)) < rng.beta(2, 1, size)[codes]).astype(float) for _ in range(2))
+        return own, other, codes, 0.0
+    codes = np.repeat(np.arange(size), 10) if "clusters" in kind else None
+    count = size if codes is None else 10 * size
+    if kind == "Beta scores":
+        shared = rng.beta(2, 1, count)
+        first, second = shared * rng.beta(3, 1, count), shared * rng.beta(6 if shift else 3, 1, count)
+        return first, second, codes, 2 / 3 * (6 / 7 - 3 / 4) if shift else 0.0
+    ease = rng.beta(2, 1, size)[codes] if codes is not None else rng.beta(2, 1, count)
+    first = (rng.random(count) < ease * 0.9).astype(float)
+    if codes is None:
+        return (
+            first,
+            (rng.random(count) < ease * (1.0 if shift else 0.9)).astype(float),
+            codes,
+            0.1 * shift / 1.5,
+        )
+    misread = rng.random(size)[codes] < (0.1 if shift else 0.3)  # the second model misreads whole clusters
+    second = (rng.random(count) < ease * 0.9 / 0.7).astype(float) * ~misread
+    truth = (0.9 if shift else 0.7) * mean_of_clipped() - 0.6
+    return first, second, codes, truth
+
+
+def mean_of_clipped() -> float:
+    """Return the mean of min(1, 9/7 x) for x of Beta(2, 1)."""
+    edge = 7 / 9
+    return (9 / 7) * 2 * edge**3 / 3 + 1 - edge**2
+
+
+def simulate_differences(draw: Draw, repeats: int) -> Iterator[Row]:
+    """Intervals of the difference of two models, and false positives of clustered and corpus tests."""
+    for kind, sizes in (
+        ("right or wrong", (10, 30)),
+        ("Beta scores", (10, 30)),
+        ("rare losses", (10, 30)),
+        ("right or wrong, clusters", (10, 30)),
+        ("right or wrong, clusters of 1 to 30", (10, 30)),
+    ):
+        for size in sizes:
+            found = []
+            for _ in range(max(20, repeats // 2)):
+                first, second, codes, truth = draw_pair(draw, kind, size, shift=True)
+                one = compare_pairs(first, second, codes).interval
+                found.append((one.low - truth, one.high - truth))
+            share, width = measure_bounds(split_bounds(found), 0.0)
+            yield coverage_row(
+                "difference", kind, size, share, width, f"{size} × 10" if kind.endswith("clusters") else ""
+            )
+    for size in (10, 30):
+        spans, wrong = [], []
+        for _ in range(max(20, repeats // 10)):
+            labels = np.array(draw_labels(draw, size))
+            flipped = draw.random(size) < 0.2
+            other = np.where(flipped, 1 - labels[:, 0], labels[:, 0])
+            found_corpus = compare_corpora(
+                "f1",
+                [tuple(one) for one in labels.tolist()],
+                list(zip(labels[:, 0].tolist(), other.tolist(), strict=True)),
+                resamples=500,
+            )
+            if found_corpus is not None:
+                spans.append((found_corpus.interval.low, found_corpus.interval.high))
+                wrong.append(found_corpus.p_value < 0.05)
+        share, width = measure_bounds(split_bounds(spans), 0.0)
+        yield coverage_row("difference", "F1", size, share, width)
+        yield error_row("permutation, F1", str(size), float(np.mean(wrong)))
+    for size in (10, 30):
+        rejected = []
+        for _ in range(max(20, repeats // 2)):
+            levels = draw.beta(2, 1, (2, size))
+            codes = np.repeat(np.arange(size), 10)
+            first, second = ((draw.random(10 * size) < one[codes]).astype(float) for one in levels)
+            rejected.append(compare_pairs(first, second, codes).p_value < 0.05)
+        yield error_row("sign flips of clusters", f"{size} × 10", float(np.mean(rejected)))
+
+
+def error_row(name: str, size: str, rejected: float) -> Row:
+    return Row(
+        kind="type I error", name=name, size=size, share=rejected, goal="≤ 0.06", passed=rejected <= 0.06
+    )
 
 
 def power_row(name: str, size: int, power: float) -> Row:
@@ -647,8 +731,8 @@ def simulate_stops(draw: Draw, repeats: int) -> Iterator[Row]:
 def simulate_rows(repeats: int, seed: int = 1) -> list[Row]:
     """Return all rows, with this number of samples each."""
     simulations = (
-        simulate_means, simulate_corpora, simulate_clusters, simulate_groups, simulate_judges, simulate_comparisons,
-        simulate_stops,
+        simulate_means, simulate_corpora, simulate_clusters, simulate_groups, simulate_judges, simulate_differences,
+        simulate_comparisons,        simulate_stops,
     )  # fmt: skip
     draw = np.random.default_rng(seed)
     return [row for simulate in simulations for row in simulate(draw, repeats)]

@@ -6,7 +6,7 @@ from benchmarks.coverage import HELD_OUT_FAMILIES, format_rows, simulate_rows
 def test_every_interval_test_and_promise_is_simulated() -> None:
     rows = simulate_rows(20)
     assert {row.kind for row in rows} == {
-        "mean", "corpus", "clusters", "group", "calibrate", "type I error", "power", "stop_when",
+        "mean", "corpus", "clusters", "group", "calibrate", "difference", "type I error", "power", "stop_when",
     }  # fmt: skip
     assert all(0 <= row.share <= 1 for row in rows)
     assert {row.kind for row in rows if row.best} == {"mean", "corpus", "clusters", "group"}

@@ -169,3 +169,24 @@ def test_the_interval_of_paired_proportions_is_bonetts_and_prices() -> None:
     middle, error = (7 - 2) / 22, ((9 / 22 - (5 / 22) ** 2) / 22) ** 0.5
     wanted = (middle - 1.959964 * error, middle + 1.959964 * error)
     assert (found.interval.low, found.interval.high) == pytest.approx(wanted, abs=1e-6)
+
+
+def test_the_interval_of_rare_losses_is_longer_towards_them() -> None:
+    first = np.full(40, 0.8)
+    second = np.where(np.arange(40) < 3, 0.0, 0.8 + 0.001 * np.arange(40))
+    found = compare_pairs(first, second)
+    assert found.interval.method == "adjusted t"
+    assert found.value - found.interval.low > 1.3 * (found.interval.high - found.value)
+
+
+def test_clusters_of_different_sizes_contain_the_truth_as_often_as_promised() -> None:
+    """Student's t with the degrees of freedom of equal clusters contains it in 90 %."""
+    draw, hits = np.random.default_rng(6), []
+    for _ in range(400):
+        codes = np.repeat(np.arange(10), np.minimum(draw.geometric(0.15, 10), 30))
+        first, second = (
+            (draw.random(len(codes)) < draw.beta(2, 1, 10)[codes]).astype(float) for _ in range(2)
+        )
+        found = compare_pairs(first, second, codes).interval
+        hits.append(found.low <= 0 <= found.high)
+    assert np.mean(hits) >= 0.93

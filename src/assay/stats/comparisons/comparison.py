@@ -19,9 +19,11 @@ from assay.stats.comparisons.sign_flip_test import run_sign_flip_test
 from assay.stats.intervals.confidence_intervals import (
     Clusters,
     Interval,
-    compute_corrected_cluster_error,
     encode_clusters,
+    estimate_ratio,
     is_binary,
+    ratio_interval,
+    sum_by_cluster,
 )
 from assay.stats.numerics.distributions import binomial_cdf, t_quantile
 
@@ -89,13 +91,14 @@ def compare_pairs(
     binary = is_binary(before) and is_binary(after)
     bounded = bool(min(before.min(), after.min()) >= 0 and max(before.max(), after.max()) <= 1)
     middle, degrees = float(steps.mean()), math.inf
+    adjusted: Interval | None = None
     if clustered and codes is not None:
-        units: Floats = np.bincount(codes, weights=steps, minlength=count).astype(np.float64)
-        error, degrees, method = (
-            compute_corrected_cluster_error(steps, codes, count) if count > 1 else 0.0,
-            count - 1,
-            "clustered",
-        )
+        units = sum_by_cluster(steps, codes, count)
+        sizes = sum_by_cluster(np.ones(len(steps)), codes, count)
+        error, degrees, method = 0.0, count - 1, "clustered"
+        if count > 1:
+            error = estimate_ratio(units, sizes).error
+            adjusted = _adjust_for_skewness(units, sizes, error, level, method)
         p_value, test = run_sign_flip_test(units, seed=seed)
         test = f"{test}, whole clusters"
     elif binary:
@@ -103,13 +106,14 @@ def compare_pairs(
         method = "adjusted Wald"
         p_value, test = compute_mcnemar_p_value(wins, losses), "exact McNemar"
     else:
-        error, degrees, method = _compute_plain_error(steps), len(steps) - 1, "t"
+        error, degrees, method = _compute_plain_error(steps), len(steps) - 1, "adjusted t"
+        adjusted = _adjust_for_skewness(steps, np.ones(len(steps)), error, level, method)
         p_value, test = run_sign_flip_test(steps, seed=seed)
     if error == 0 and bounded:
         error = _min_error(count)  # no observed variation does not mean no uncertainty
     known = degrees > 0
     half = t_quantile((1 + level) / 2, degrees) * error if known else math.inf
-    low, high = middle - half, middle + half
+    low, high = (middle - half, middle + half) if adjusted is None else (adjusted.low, adjusted.high)
     return Difference(
         documents=len(steps),
         clusters=count if clustered else None,
@@ -138,6 +142,18 @@ def compare_pairs(
         ties=len(steps) - wins - losses,
         losses=losses,
     )
+
+
+def _adjust_for_skewness(
+    tops: Floats, bottoms: Floats, error: float, level: float, method: str
+) -> Interval | None:
+    """Return the interval of the mean of skewed differences; None without variation.
+
+    Two models differ much on few documents or clusters, and clusters have different sizes. Student's t ignores both.
+    """
+    if error == 0:
+        return None
+    return ratio_interval(tops, bottoms, level=level, limits=(-math.inf, math.inf), method=method)
 
 
 def find_detectable_difference(

@@ -52,7 +52,9 @@ def sum_left_to_right(values: Sequence[Any]) -> Any:
     numbers = to_float_array(values)
     if numbers is not None:
         with np.errstate(over="ignore"):  # as `sum`, which returns inf
-            return float(np.add.accumulate(numbers)[-1]) + 0.0  # `sum` starts from 0, which turns -0.0 into 0.0
+            return (
+                float(np.add.accumulate(numbers)[-1]) + 0.0
+            )  # `sum` starts from 0, which turns -0.0 into 0.0
     total: Any = 0
     for value in values:
         total = total + value

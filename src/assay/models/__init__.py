@@ -84,7 +84,9 @@ register_builtin(
     "smollm2", target="assay.models.smollm2:SmolLM2Model", abilities="generate likelihood rolling chat"
 )
 register_builtin(
-    "llamacpp", target="assay.models.llamacpp:LlamaCppModel", abilities="generate likelihood rolling chat"
+    "llamacpp",
+    target="assay.models.llamacpp:LlamaCppModel",
+    abilities="generate likelihood rolling chat tools",
 )
 register_builtin(
     "hf",
@@ -92,7 +94,7 @@ register_builtin(
     "hf-multimodal",
     "huggingface",
     target="assay.models.hf:HfModel",
-    abilities="generate likelihood rolling chat image audio video",
+    abilities="generate likelihood rolling chat image audio video tools",
 )
 for _name in PRESETS:  # the names of lmms-eval: a task selects its prompt by them
     register_builtin(_name, target=f"assay.models.hf.preset_models:{_name}")
@@ -100,7 +102,7 @@ register_builtin(
     "vllm",
     "vllm-vlm",
     target="assay.models.vllm:VllmModel",
-    abilities="generate likelihood rolling chat image audio video",
+    abilities="generate likelihood rolling chat image audio video tools",
 )
 register_builtin("vllm_chat", target="assay.models.vllm:VllmChatModel")
 register_builtin("vllm_generate", target="assay.models.vllm:VllmGenerateModel")
@@ -109,7 +111,7 @@ register_builtin(
     "openai-chat-completions",
     "local-chat-completions",
     target="assay.models.batches:openai_model",
-    abilities="generate chat image audio video",
+    abilities="generate chat image audio video tools",
 )
 register_builtin("batch_gpt4", target="assay.models.batches:batch_gpt4")
 register_builtin(
@@ -136,20 +138,20 @@ register_builtin(
     "anthropic-chat-completions",
     "claude",
     target="assay.models.batches:anthropic_model",
-    abilities="generate chat image video",
+    abilities="generate chat image video tools",
 )
 register_builtin(
     "gemini",
     "gemini_api",
     target="assay.models.hosted.gemini:GeminiModel",
-    abilities="generate chat image audio video",
+    abilities="generate chat image audio video tools",
 )
 register_builtin(
     "litellm",
     "litellm_chat",
     "litellm_compatible",
     target="assay.models.hosted.litellm:LiteLLMModel",
-    abilities="generate chat image audio video",
+    abilities="generate chat image audio video tools",
 )
 register_plugin("ocr", distribution="assay-plugin-ocr", abilities="generate chat image", needs="image")
 register_plugin(

@@ -90,7 +90,7 @@ class BatchModel:
     @property
     def traits(self) -> Traits:
         """Large windows, a few at a time: each window is a batch."""
-        abilities: frozenset[Ability] = frozenset({"generate", "chat", "image", "video"})
+        abilities: frozenset[Ability] = frozenset({"generate", "chat", "image", "video", "tools"})
         return Traits(abilities=abilities, window=_WINDOW, in_flight=_IN_FLIGHT)
 
     async def identify(self) -> Mapping[str, str]:

@@ -31,11 +31,14 @@ from assay.models.reasoning import ReasoningFormat, ReasoningSplitter, detect_fo
 from assay.models.tokens import (
     TextEncoder,
     Unanswerable,
+    cut_at_stops,
     encode_pair,
     fit_pair,
     fit_prompt,
     split_rolling_windows,
 )
+from assay.models.tool_calls import CallFormat, detect_call_format
+from assay.models.tool_calls.separation import separate_calls
 
 if TYPE_CHECKING:
     from assay.models.llamacpp.engine import GeneratedText, LlamaCppEngine, TokenStep
@@ -92,6 +95,8 @@ class LlamaCppModel:
         abilities: set[Ability] = {"generate", "likelihood", "rolling"}
         if self._template_source:
             abilities.add("chat")
+        if self._call_format is not None:
+            abilities.add("tools")
         system = not self._template_source or self._template.supports_system_message
         return Traits(abilities=frozenset(abilities), system=system, window=64, in_flight=1, tokens=True)
 
@@ -115,6 +120,10 @@ class LlamaCppModel:
     @cached_property
     def _reasoning_format(self) -> ReasoningFormat | None:
         return detect_format(self._template_source)
+
+    @cached_property
+    def _call_format(self) -> CallFormat | None:
+        return detect_call_format(self._template_source)
 
     def preview(self, request: Request) -> str:
         """Return the text that the model will read, with its chat template applied."""
@@ -216,10 +225,12 @@ class LlamaCppModel:
             )
         else:
             generated = self._generate_within_budget(generate, tokens, splitter, request, limit)
-        found = splitter.split_and_cut(generated.text, settings.stop)
+        call_format = self._call_format if request.native_tools is not None else None
+        found, calls = separate_calls(generated.text, splitter, call_format)
         return Response(
             request_id=request.id,
-            value=found.answer,
+            value=cut_at_stops(found.answer, settings.stop),
+            tool_calls=calls,
             finish=generated.finish,
             usage=Usage(
                 generated.prompt_tokens,
@@ -348,8 +359,14 @@ class LlamaCppModel:
             return require_text(prompt)
         if not self._template_source:
             raise Unanswerable("the file has no chat template; set `chat_template`")
-        effort = request.settings.reasoning_effort if isinstance(request, Generate) else ""
-        return self._template.render(prompt, **({"reasoning_effort": effort} if effort else {}))
+        if not isinstance(request, Generate):
+            return self._template.render(prompt)
+        tools, effort = request.native_tools, request.settings.reasoning_effort
+        return self._template.render(
+            prompt,
+            None if tools is None or tools.choice == "none" else tools,
+            **({"reasoning_effort": effort} if effort else {}),
+        )
 
     def _load(self) -> LlamaCppEngine:
         from assay.models.llamacpp.engine import LlamaCppEngine, LoadingOptions

@@ -139,7 +139,7 @@ class LlamaCppArguments:
     def build_sampling(self, request: Generate) -> dict[str, Any]:
         """Return the sampling parameters of a request. Each prompt and repeat has its own seed."""
         settings = request.settings
-        penalties = _convert_penalties(settings.values)
+        penalties = {**_convert_penalties(settings.values), **_build_grammar(request)}
         if settings.temperature <= 0:
             return {
                 **penalties,
@@ -160,6 +160,29 @@ class LlamaCppArguments:
             "seed": int.from_bytes(own.digest()[:4], "big")
             % 0xFFFFFFFF,  # the largest value means a random seed
         }
+
+
+def _build_grammar(request: Generate) -> dict[str, Any]:
+    """Return the JSON schema that the answer must have, from which llama.cpp makes a grammar; empty if there is none.
+
+    Calls as JSON text are constrained if a call is required.
+    """
+    if request.response_format is not None:
+        return {"json_schema": dict(request.response_format.schema or {"type": "object"})}
+    tools = request.tools
+    if tools is None or tools.syntax != "json" or tools.choice in ("auto", "none"):
+        return {}
+    calls = [
+        {
+            "type": "object",
+            "properties": {"name": {"const": tool.name}, "arguments": dict(tool.parameters)},
+            "required": ["name", "arguments"],
+        }
+        for tool in tools.tools
+        if tools.choice in ("required", tool.name)
+    ]
+    most = {"maxItems": 1} if tools.parallel is False else {}
+    return {"json_schema": {"type": "array", "items": {"anyOf": calls}, "minItems": 1, **most}}
 
 
 def _convert_penalties(values: Mapping[str, Any]) -> dict[str, float]:

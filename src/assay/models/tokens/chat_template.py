@@ -14,8 +14,10 @@ from jinja2 import Template, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from assay.core.errors import DatasetError
-from assay.core.records.messages import Prompt, Text
+from assay.core.records.messages import Prompt
+from assay.core.records.tools import Tools
 from assay.models.tokens.pairs import Unanswerable
+from assay.models.tool_calls.messages import to_openai_tools, to_template_messages
 
 __all__ = ["ChatTemplate", "require_text", "supports_system_message"]
 
@@ -41,8 +43,8 @@ class ChatTemplate:
                 f"invalid chat template: {error}", where="chat_template of the model"
             ) from None
 
-    def render(self, prompt: Prompt, **variables: Any) -> str:
-        """Render a chat prompt. If it ends with an assistant message, that message is left open.
+    def render(self, prompt: Prompt, tools: Tools | None = None, **variables: Any) -> str:
+        """Render a chat prompt, with tools if given. If it ends with an assistant message, that message is left open.
 
         `variables` are further variables of the template, such as `reasoning_effort`.
 
@@ -50,10 +52,13 @@ class ChatTemplate:
             Unanswerable: The template raises an error for these messages.
         """
         require_text(prompt)
-        messages = [{"role": message.role, "content": message.text} for message in prompt.messages]
+        messages = to_template_messages(prompt)
+        if tools is not None:
+            variables["tools"] = to_openai_tools(tools)
         reply_start = messages[-1]["content"].strip() if prompt.continues else ""
         if not reply_start:
-            return self._render(messages[:-1] if prompt.continues else messages, open_turn=True, **variables)
+            shown = messages[:-1] if prompt.continues else messages
+            return self._render(shown, open_turn=True, **variables)
         text = self._render(messages, open_turn=False, **variables)
         position = text.rfind(reply_start)
         if position < 0:
@@ -69,7 +74,7 @@ class ChatTemplate:
         except Unanswerable:
             return False
 
-    def _render(self, messages: list[dict[str, str]], *, open_turn: bool, **variables: Any) -> str:
+    def _render(self, messages: list[dict[str, Any]], *, open_turn: bool, **variables: Any) -> str:
         """`open_turn`: end the text where the reply of the assistant starts."""
         try:
             return self._template.render(
@@ -122,7 +127,7 @@ def require_text(prompt: Prompt) -> str:
     Raises:
         Unanswerable: The prompt contains media.
     """
-    if any(not isinstance(part, Text) for message in prompt.messages for part in message.parts):
+    if prompt.has_media:
         kinds = sorted({type(part).__name__.lower() for part in prompt.media})
         raise Unanswerable(f"the model does not support {' and '.join(kinds)}")
     return prompt.text

@@ -100,7 +100,7 @@ def _call_from_json(value: Any) -> ToolCall | None:
     name = next(
         (own[key] for key in ("name", "tool_name", "function") if isinstance(own.get(key), str)), None
     )
-    arguments = next((own[key] for key in ("arguments", "parameters", "args") if key in own), {})
+    arguments: Any = next((own[key] for key in ("arguments", "parameters", "args") if key in own), {})
     if not name:
         return None
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)

@@ -16,6 +16,7 @@ from assay.core.records.responses import Failure, Outcome
 from assay.models.hf.loading.checkpoint import Checkpoint
 from assay.models.hf.loading.modalities import find_media_abilities, is_speech_to_text
 from assay.models.hf.loading.tokenizer import CheckpointTokenizer, read_template
+from assay.models.tool_calls import supports_tools
 from assay.models.vllm.arguments import parse_arguments
 from assay.models.vllm.engine import VllmEngine, vllm_version
 
@@ -84,6 +85,9 @@ class VllmModel:
             abilities |= {"likelihood", "rolling"}
         if self._arguments.chat_template or self._checkpoint.has_chat_template:
             abilities.add("chat")
+        template = self._checkpoint.find_template(self._arguments.chat_template, tools=True)
+        if not self._media_abilities and supports_tools(template):
+            abilities.add("tools")
         return Traits(
             abilities=frozenset(abilities),
             system=self._checkpoint.supports_system_message(self._arguments.chat_template),

@@ -26,6 +26,7 @@ from assay.models.tokens import (
     fit_pair,
     split_rolling_windows,
 )
+from assay.models.tool_calls.separation import separate_calls
 from assay.models.vllm.arguments import VllmArguments
 from assay.models.vllm.engine import GeneratedText, PromptScore, VllmEngine
 from assay.models.vllm.sampling import SCORING_PARAMETERS, SamplingPlan, build_sampling
@@ -128,7 +129,8 @@ class RequestProcessor:
         alike: dict[Any, list[Generate]] = {}
         for request in requests:
             own = request.id if request.settings.temperature > 0 else ""
-            alike.setdefault((request.prompt.digest, request.settings.digest, own), []).append(request)
+            tools = "" if request.tools is None else request.tools.digest
+            alike.setdefault((request.prompt.digest, request.settings.digest, tools, own), []).append(request)
         groups = list(alike.values())
         texts: list[str | Unanswerable] = [self._render(group[0]) for group in groups]
         tokens = iter(self._tokenizer.scoring_encoder([text for text in texts if isinstance(text, str)]))
@@ -249,7 +251,7 @@ class RequestProcessor:
             generated = await self._engine.generate(prompt, parameters)
         else:
             generated = await self._generate_within_budget(prompt, parameters, splitter, budget)
-        found = splitter.split(generated.text)
+        found, calls = separate_calls(generated.text, splitter, self._tokenizer.find_call_format(request))
         reasoning_tokens = len(self._tokenizer.encode([found.reasoning], False)[0]) if found.reasoning else 0
         text = cut_at_stops(found.answer, sampling.stops)
         finish: Finish = "length" if generated.hit_limit else "stop"
@@ -265,6 +267,7 @@ class RequestProcessor:
                 truncated_tokens=truncated,
             ),
             reasoning=found.reasoning,
+            tool_calls=calls,
             tokens=self._build_tokens(*zip(*generated.tokens, strict=True))
             if generated.tokens
             else self._build_tokens((), ()),

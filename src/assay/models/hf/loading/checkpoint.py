@@ -127,10 +127,16 @@ class Checkpoint:
         """
         from assay.models.tokens.chat_template import supports_system_message
 
-        source = self._templates.get("default") if not template else self._templates.get(template, template)
+        source = self.find_template(template)
+        return not source or supports_system_message(source)
+
+    def find_template(self, template: str | None = None, *, tools: bool = False) -> str:
+        """Return the chat template; empty if the files have none. With `tools`, a template for tools if there is one."""
+        name = template or ("tool_use" if tools and "tool_use" in self._templates else "default")
+        source = self._templates.get(name, template or "")
         if source and "{" not in source and Path(source).is_file():
             source = Path(source).read_text(encoding="utf-8")
-        return not source or supports_system_message(source)
+        return source
 
     @cached_property
     def _templates(self) -> dict[str, str]:

@@ -15,6 +15,7 @@ from assay.models.hf.loading.checkpoint import Checkpoint
 from assay.models.hf.loading.weights import explain_loading_errors
 from assay.models.reasoning import ReasoningFormat, ReasoningSplitter, detect_format
 from assay.models.tokens import TextEncoder, Unanswerable
+from assay.models.tool_calls import CallFormat, detect_call_format, to_openai_tools, to_template_messages
 
 __all__ = ["CheckpointTokenizer", "find_chat_template", "load_tokenizer", "read_template", "render_chat"]
 
@@ -119,8 +120,27 @@ class CheckpointTokenizer:
         Raises:
             Unanswerable: The prompt contains media.
         """
-        effort = request.settings.reasoning_effort if isinstance(request, Generate) else ""
-        return self.render_prompt(request.prompt, **({"reasoning_effort": effort} if effort else {}))
+        arguments: dict[str, Any] = {}
+        if isinstance(request, Generate):
+            if effort := request.settings.reasoning_effort:
+                arguments["reasoning_effort"] = effort
+            tools = request.native_tools
+            if tools is not None and tools.choice != "none":
+                arguments["tools"] = to_openai_tools(tools)
+        return self.render_prompt(request.prompt, **arguments)
+
+    def find_call_format(self, request: Generate) -> CallFormat | None:
+        """Return how the model writes the tool calls of a response; None if the request has no tools of its own format."""
+        return self._call_format if request.native_tools is not None else None
+
+    @cached_property
+    def _call_format(self) -> CallFormat | None:
+        own = getattr(self.tokenizer, "chat_template", None)
+        template = find_chat_template(self._arguments.chat_template, self.tokenizer) if own else None
+        text = (
+            template or (own.get("tool_use", own.get("default", "")) if isinstance(own, dict) else own) or ""
+        )
+        return detect_call_format(text, map(str, getattr(self.tokenizer, "get_added_vocab", dict)()))
 
     def render_prompt(self, prompt: Prompt, **template_arguments: Any) -> str:
         """Return the prompt as the text that the model reads, with the chat template applied to chat prompts.
@@ -134,7 +154,7 @@ class CheckpointTokenizer:
         if not prompt.chat:
             return prompt.text
         arguments = self._arguments
-        messages = [{"role": one.role, "content": one.text} for one in _drop_empty_reply(prompt)]
+        messages = to_template_messages(_drop_empty_reply(prompt))
         return render_chat(
             self.tokenizer,
             messages,

@@ -30,6 +30,7 @@ from assay.models.tokens import (
     fit_prompt,
     split_rolling_windows,
 )
+from assay.models.tool_calls import supports_tools
 
 if TYPE_CHECKING:
     import numpy as np
@@ -86,6 +87,8 @@ class TextBackend:
             found -= {"likelihood"}
         if self._arguments.chat_template or self._checkpoint.has_chat_template:
             found |= {"chat"}
+        if supports_tools(self._checkpoint.find_template(self._arguments.chat_template, tools=True)):
+            found |= {"tools"}
         return frozenset(found)
 
     @property

@@ -9,10 +9,12 @@ from typing import Any
 
 from assay.core.records.requests import Generate
 from assay.core.records.responses import Finish, Response, Usage
+from assay.core.records.tools import ToolCall
 from assay.models.hf.loading.tokenizer import CheckpointTokenizer
 from assay.models.hf.sampling import SamplingSettings
 from assay.models.reasoning import ReasoningSplitter, SplitText
 from assay.models.tokens import StopStringDetector, cut_at_stops
+from assay.models.tool_calls.separation import separate_calls
 
 __all__ = ["AnswerBuilder", "GenerationJob", "find_transformers_settings"]
 
@@ -137,7 +139,7 @@ class AnswerBuilder:
     ) -> list[Response]:
         """Return the answer as one response per request."""
         written = [*self.job.written, *self.tokens]
-        found = decode_answer(written, self.job, tokenizer, think_end_token)
+        found, calls = decode_response(written, self.job, tokenizer, think_end_token)
         reasoning_tokens = len(tokenizer.encode([found.reasoning], False)[0]) if found.reasoning else 0
         prompt_tokens = len(self.job.tokens) - len(self.job.written)
         usage = Usage(
@@ -154,9 +156,22 @@ class AnswerBuilder:
                 usage=usage,
                 seconds=seconds,
                 reasoning=found.reasoning,
+                tool_calls=calls,
             )
             for request in self.requests
         ]
+
+
+def decode_response(
+    tokens: list[int], job: GenerationJob, tokenizer: CheckpointTokenizer, think_end_token: str | int | None
+) -> tuple[SplitText, tuple[ToolCall, ...]]:
+    """Return the answer with the reasoning before it, and the tool calls, whose marks can be special tokens."""
+    call_format = tokenizer.find_call_format(job.requests[0])
+    if call_format is None:
+        return decode_answer(tokens, job, tokenizer, think_end_token), ()
+    found, calls = separate_calls(tokenizer.decode(tokens, special=True), job.splitter, call_format)
+    answer = cut_at_stops(tokenizer.remove_special_tokens(found.answer), job.stops)
+    return SplitText(answer, found.reasoning, found.is_finished), calls
 
 
 def decode_answer(

@@ -13,9 +13,14 @@ from assay.builtin_tasks.bfcl.utils import (
     REPOSITORY,
     doc_to_target,
     doc_to_text,
+    list_tools,
     load_category,
     process_results,
 )
+from assay.core.records.requests import Generate
+from assay.core.records.responses import Response
+from assay.core.records.tools import ToolAnswer, ToolCall
+from assay.testing import ScriptedModel
 
 AREA = {
     "name": "area",
@@ -94,3 +99,62 @@ def test_targets_are_written_in_the_language_of_the_functions(
 def test_the_target_scores_one_in_a_run(hub: Path) -> None:
     run = assay.run(model="oracle", tasks=["bfcl_simple_python"], data_root=str(hub), no_cache=True)
     assert {one.metric: one.value for one in run.estimates} == {"acc": 1.0, "parsed": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("category", "calls", "expected"),
+    [
+        ("simple_python", [ToolCall("area", '{"base": 10}')], (1.0, 1.0)),
+        ("simple_python", [ToolCall("area", '{"base": 9}')], (0.0, 1.0)),
+        ("simple_python", [ToolCall("area", '{"base": ')], (0.0, 0.0)),
+        ("simple_python", [], (0.0, 0.0)),
+        ("irrelevance", [], (1.0, 1.0)),
+        ("irrelevance", [ToolCall("area", '{"base": 9}')], (0.0, 1.0)),
+    ],
+)
+def test_native_calls_are_judged(
+    hub: Path, category: str, calls: list[ToolCall], expected: tuple[float, float]
+) -> None:
+    (document,) = load_category(category, str(hub))["test"]
+    found = process_results(document, [ToolAnswer.from_calls("Here: [area(base=10)]", calls)])
+    assert (found["acc"], found["parsed"]) == expected
+
+
+def test_models_with_tools_call_natively_and_others_get_the_same_prompt(hub: Path) -> None:
+    def answer(request: Any) -> Any:
+        if request.tools is None:
+            return "[area(base=10)]"
+        assert request.tools.tools[0].parameters["properties"]["base"] == {"type": "integer"}
+        assert request.prompt.text == "(system) Be exact.\n\nThe area?"
+        return Response(request_id="", value="", tool_calls=(ToolCall("area", '{"base": 10}'),))
+
+    for abilities in ({"generate"}, {"generate", "chat", "tools"}):
+        model = ScriptedModel(answer, abilities=frozenset(abilities))  # type: ignore[arg-type]
+        done = assay.run(model=model, tasks=["bfcl_simple_python"], data_root=str(hub))
+        assert {one.metric: one.value for one in done.estimates} == {"acc": 1.0, "parsed": 1.0}
+        assert model.asked[0].prompt.chat == ("tools" in abilities)
+    prompted = ScriptedModel(answer, abilities=frozenset({"generate", "chat", "tools"}))
+    assay.run(
+        model=prompted, tasks=["bfcl_simple_python"], data_root=str(hub), tool_calls="python", no_cache=True
+    )
+    assert isinstance(prompted.asked[0], Generate) and prompted.asked[0].tools is None
+    (document,) = load_category("simple_python", str(hub))["test"]
+    assert prompted.asked[0].prompt.text == doc_to_text(document)
+
+
+def test_tools_of_java_are_source_text_and_names_have_no_dots() -> None:
+    function = {
+        "name": "geo.area",
+        "description": "Area.",
+        "parameters": {
+            "type": "dict",
+            "properties": {"base": {"type": "ArrayList", "items": {"type": "long"}, "description": "Bases."}},
+            "required": ["base"],
+        },
+    }
+    (java,) = list_tools({"category": "simple_java", "functions": [function]})
+    assert java["name"] == "geo_area"
+    assert java["parameters"]["properties"]["base"]["type"] == "string"
+    assert "Java value (`ArrayList`)" in java["parameters"]["properties"]["base"]["description"]
+    (python,) = list_tools({"category": "simple_python", "functions": [function]})
+    assert python["parameters"]["properties"]["base"]["items"] == {"type": "integer"}

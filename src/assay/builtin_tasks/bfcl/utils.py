@@ -1,4 +1,4 @@
-"""BFCL: load the questions with their possible answers, write the prompt, and judge the calls."""
+"""BFCL: load the questions with their possible answers, write the prompt or the tools, and judge the calls."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from assay.scoring.tool_calls.bfcl import decode_text_calls, find_bfcl_language, match_bfcl
+from assay.core.records.tools import ToolAnswer
+from assay.scoring.tool_calls.bfcl import (
+    decode_native_calls,
+    decode_text_calls,
+    find_bfcl_language,
+    match_bfcl,
+)
+from assay.scoring.tool_calls.matching import Call
 from assay.scoring.tool_calls.python_calls import CallSyntaxError
 
 REPOSITORY = "gorilla-llm/Berkeley-Function-Calling-Leaderboard"
@@ -16,6 +23,16 @@ _EXAMPLES = {
     "javascript": "[area(base=10, unit='cm')]",
 }
 _LANGUAGES = {"python": "Python", "java": "Java", "javascript": "JavaScript"}
+
+_JSON_TYPES = {
+    "integer": "integer", "int": "integer", "byte": "integer", "short": "integer", "long": "integer", "Bigint": "integer",
+    "number": "number", "float": "number", "double": "number",
+    "boolean": "boolean", "bool": "boolean",
+    "array": "array", "list": "array", "tuple": "array", "ArrayList": "array", "Array": "array", "Queue": "array",
+    "Stack": "array",
+    "dict": "object", "object": "object", "HashMap": "object", "Hashtable": "object",
+}  # fmt: skip
+"""The JSON schema types of the types in the data; all others are strings."""
 
 
 def load_category(category: str, data_root: str | None = None, **_: Any) -> dict[str, list[dict[str, Any]]]:
@@ -47,20 +64,70 @@ def _read_by_id(path: Path) -> dict[str, dict[str, Any]]:
     return {record["id"]: record for record in map(json.loads, lines)}
 
 
+def list_tools(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the functions as tools for models that support tools. A dot in a name is an underscore.
+
+    The arguments of Java and JavaScript functions are strings with source text.
+    """
+    language = find_bfcl_language(document["category"])
+    tools = {}
+    for function in document["functions"]:
+        name = function["name"].replace(".", "_")
+        parameters = _to_json_schema(function["parameters"])
+        if language != "python":
+            parameters["properties"] = {
+                key: _describe_source_text(schema, language)
+                for key, schema in function["parameters"].get("properties", {}).items()
+            }
+        tools[name] = {"name": name, "description": function.get("description", ""), "parameters": parameters}
+    return list(tools.values())
+
+
+def _to_json_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema with the types of JSON, and only with keywords of JSON schemas."""
+    found: dict[str, Any] = {"type": _JSON_TYPES.get(str(schema.get("type")), "string")}
+    found |= {key: schema[key] for key in ("description", "default") if key in schema}
+    if isinstance(schema.get("enum"), list) and schema["enum"]:
+        found["enum"] = schema["enum"]
+    if found["type"] == "array":
+        items = schema.get("items")
+        found["items"] = _to_json_schema(items) if isinstance(items, dict) else {}
+    if found["type"] == "object" and isinstance(schema.get("properties"), dict):
+        properties = {key: _to_json_schema(one) for key, one in schema["properties"].items()}
+        required = schema.get("required")
+        names = [name for name in required if name in properties] if isinstance(required, list) else []
+        found |= {"properties": properties, "required": names}
+    return found
+
+
+def _describe_source_text(schema: dict[str, Any], language: str) -> dict[str, Any]:
+    kind = f" (`{schema['type']}`)" if schema.get("type") else ""
+    form = f"A {_LANGUAGES[language]} value{kind}, written as source text."
+    return {"type": "string", "description": f"{schema.get('description', '')} {form}".strip()}
+
+
+def doc_to_question(document: dict[str, Any]) -> str:
+    """Write the conversation, for models that get the functions as tools."""
+    return _join_messages(document)
+
+
+def _join_messages(document: dict[str, Any]) -> str:
+    return "\n\n".join(
+        message["content"] if message["role"] == "user" else f"({message['role']}) {message['content']}"
+        for message in document["question"]
+    )
+
+
 def doc_to_text(document: dict[str, Any]) -> str:
     """Write the functions, the form of an answer and the conversation."""
     language = find_bfcl_language(document["category"])
     functions = "\n".join(json.dumps(function, ensure_ascii=False) for function in document["functions"])
-    messages = "\n\n".join(
-        message["content"] if message["role"] == "user" else f"({message['role']}) {message['content']}"
-        for message in document["question"]
-    )
     return (
         f"You can call these {_LANGUAGES[language]} functions, described as JSON:\n\n{functions}\n\n"
         "Answer the request below with the function calls that it needs, as a list in one line and nothing else, for example:\n"
         f"{_EXAMPLES[language]}\n"
         "Name every argument. If no function fits, or an argument that it needs is missing, say so in a sentence without a call.\n\n"
-        f"Request: {messages}\n\nCalls:"
+        f"Request: {_join_messages(document)}\n\nCalls:"
     )
 
 
@@ -120,14 +187,25 @@ def _write(value: Any, kind: str, language: str) -> str:
 
 def process_results(document: dict[str, Any], results: list[str]) -> dict[str, float]:
     """Judge the calls of a response. `parsed` tells whether the response consists of calls."""
-    category = document["category"]
+    category, native = document["category"], isinstance(results[0], ToolAnswer)
     try:
-        calls = decode_text_calls(results[0], category)
+        calls = _read_native_calls(results[0]) if native else decode_text_calls(results[0], category)
         parsed = True
     except CallSyntaxError:
         calls, parsed = [], False
     expects_no_call = "irrelevance" in category
     if not parsed and not expects_no_call:
         return {"acc": 0.0, "parsed": 0.0}
-    mismatch = match_bfcl(calls, category, document["functions"], document["possible_answers"], native=False)
+    mismatch = match_bfcl(calls, category, document["functions"], document["possible_answers"], native=native)
     return {"acc": float(mismatch is None), "parsed": float(parsed or expects_no_call)}
+
+
+def _read_native_calls(answer: ToolAnswer) -> list[Call]:
+    """Return the tool calls of a response.
+
+    Raises:
+        CallSyntaxError: There are none, or one has arguments that are not a JSON object.
+    """
+    if not answer.calls:
+        raise CallSyntaxError("the response has no tool calls")
+    return decode_native_calls([{call.name: call.arguments} for call in answer.calls])

@@ -55,7 +55,8 @@ def list_result_options(spec: RunSpec) -> dict[str, Any]:
 def compute_task_digests(spec: RunSpec, task_spec: TaskSpec, task: Task) -> dict[str, str]:
     """Hash a task as a run uses it: the file with its helpers, the data, and both with the options."""
     config, data = digest_spec(task_spec), digest_data(task)
-    whole = digest_json({"spec": config, "data": data, "shape": list_result_options(spec)})
+    mode = {} if task_spec.tools is None else {"tool_calls": task.tool_syntax or "native"}
+    whole = digest_json({"spec": config, "data": data, "shape": list_result_options(spec), **mode})
     return {"digest": whole, "config_digest": config, "data_digest": data}
 
 

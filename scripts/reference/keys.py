@@ -86,6 +86,18 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "model_specific_target_kwargs": (MEDIA, "Arguments of the target function, by model name."),
         "repeats": (BOTH, "The number of responses per prompt."),
         "batch_size": (BOTH, "Ignored; use `--batch_size`."),
+        "tools": (
+            OWN,
+            "The functions that the model may call: a list of JSON schemas, a column, a file, or a function.",
+        ),
+        "tool_choice": (OWN, "`auto`, `none`, `required`, or the name of the tool that must be called."),
+        "parallel_tool_calls": (OWN, "Whether a response may have several calls."),
+        "tool_calls": (
+            OWN,
+            "How the model gets the tools: `native`, or as text with calls in `json`, `python` or `xml`; `auto` by default.",
+        ),
+        "doc_to_tool_prompt": (OWN, "The whole prompt for models that get the tools as text."),
+        "response_format": (OWN, "The JSON schema that an answer must match, or `json_object`."),
         "reasoning_tags": (
             MEDIA,
             "The tags around the model's reasoning, which is removed before scoring; `none` to keep it.",

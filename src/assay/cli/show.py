@@ -24,7 +24,7 @@ __all__ = ["command"]
 
 _OPTIONS = (
     "model model_args gen_kwargs apply_chat_template fewshot_as_multiturn system_instruction num_fewshot mc_as_generation "
-    "include_path data_root samples metadata trust_remote_code seed helper_timeout"
+    "include_path data_root samples metadata trust_remote_code seed helper_timeout tool_calls"
 ).split()
 
 _HELP = """Show the exact prompts, targets, choices and media of a task, or the documents of a run.
@@ -213,6 +213,8 @@ def _render_rows(planned: Any, preview: Any, fit: Any) -> list[dict[str, Any]]:
             if isinstance(request, Generate):
                 entry["settings"] = to_plain(dict(request.settings.values))
                 entry["repeats"] = task.spec.repeats
+                if request.native_tools is not None:
+                    entry["tools"] = request.native_tools.to_json()["tools"]
             media = [
                 f"{type(part).__name__.lower()} {part.digest[:12]} {part.source}"
                 for part in request.prompt.media
@@ -263,6 +265,9 @@ def _print(row: dict[str, Any]) -> None:
             last = read
         for medium in entry.get("media", ()):
             click.secho(escape_control_characters(f"media    {medium}"), fg="magenta")
+        if "tools" in entry:
+            click.secho("tools    ", fg="magenta", nl=False)
+            click.echo(escape_control_characters(", ".join(tool["name"] for tool in entry["tools"])))
         if "continuation" in entry:
             click.secho(f"choice {number}: ", fg="cyan", nl=False)
             click.echo(repr(entry["continuation"]))

@@ -267,13 +267,13 @@ def _parse_choice(choice: Mapping[str, Any]) -> Choice:
         text = "".join([str(piece.get("text", "")) for piece in text])
     if refusal := message.get("refusal"):
         return Choice(text or str(refusal), "refused", reasoning)
+    calls = parse_tool_calls(message)
     if text is None:
-        if not (reasoning or finish in ("length", "refused") or message.get("tool_calls")):
+        if not (reasoning or finish in ("length", "refused") or calls):
             raise BadReply("unexpected response format: a choice without text")
         text = ""
     if not isinstance(text, str):
         raise BadReply(f"unexpected response format: the answer is a {type(text).__name__}, not text")
-    calls = parse_tool_calls(message)
     if not (text or finish or reasoning or calls):
         raise BadReply("unexpected response format: neither text nor `finish_reason`")
     logprobs = choice.get("logprobs")
@@ -382,5 +382,5 @@ def split_choice(choice: Choice, options: Options, *, is_chat: bool) -> SplitTex
         thought, answer = split_thinking(choice.text, options.think_end_token)
         return SplitText(answer, choice.reasoning or thought)
     if choice.reasoning is not None:
-        return SplitText(choice.text, choice.reasoning, bool(choice.text.strip()))
+        return SplitText(choice.text, choice.reasoning, bool(choice.text.strip() or choice.tool_calls))
     return split_known_format(choice.text) if is_chat else SplitText(choice.text)

@@ -10,6 +10,7 @@ from pathlib import Path
 from assay.checks.findings import Findings
 from assay.core.errors import AssayError, TaskError, UnknownName
 from assay.tasks.files.index import IndexEntry, TaskIndex, entry_from_file
+from assay.tasks.files.selection import describe_folder_of_same_name
 from assay.tasks.files.yaml_reader import read_task_file
 
 __all__ = ["CheckSelection", "select_subjects"]
@@ -50,9 +51,15 @@ def select_subjects(words: Iterable[str], index: TaskIndex) -> CheckSelection:
 def _select_word(word: str, selection: CheckSelection) -> None:
     entries: Mapping[str, IndexEntry] = selection.index.entries
     if word in entries:
+        if note := describe_folder_of_same_name(word, entries[word]):
+            selection.rejected.setdefault(word, Findings()).note("name", note)
         selection.add(entries[word])
         return
     path = Path(word)
+    label, _, name = word.partition("/")
+    if label in selection.index.labels and not path.exists():
+        _select_from_root(word, name, selection.index.labels[label], selection)
+        return
     if path.suffix in (".yaml", ".yml") and not _is_glob(word):
         _select_file(word, path, selection)
         return
@@ -67,6 +74,17 @@ def _select_word(word: str, selection: CheckSelection) -> None:
         selection.reject(str(file), error, "yaml")
     if not matches and not broken:
         selection.reject(word, UnknownName.of("task", word, selection.index.names()))
+
+
+def _select_from_root(word: str, name: str, root: Path, selection: CheckSelection) -> None:
+    """Select `lm_eval/NAME`: the tasks and groups of that root that match."""
+    inside = selection.index.view_from(root)
+    own = [key for key, entry in inside.entries.items() if entry.root == root and fnmatchcase(key, name)]
+    for key in own:
+        selection.add(inside.entries[key])
+    if not own:
+        known = [f"{word.partition('/')[0]}/{key}" for key, one in inside.entries.items() if one.root == root]
+        selection.reject(word, UnknownName.of("task", word, known))
 
 
 def _is_glob(word: str) -> bool:

@@ -118,26 +118,16 @@ app = _LazyGroup(
 )
 
 
-_ASKING = ("run", "resume", "score", "sweep")
-"""Commands that send requests and store the responses."""
-
-
 def run_command_line(arguments: list[str]) -> int:
     """Run a command line and return its exit code."""
     try:
         code = app.main(args=arguments, prog_name="assay", standalone_mode=False, obj=list(arguments))
         return code if isinstance(code, int) else 0
     except (KeyboardInterrupt, click.Abort, RunInterrupted):
-        command = redact_assignments(shlex.join(["assay", *arguments]))
-        saved = (
-            "; all responses are saved. To continue:"
-            if arguments and arguments[0] in _ASKING
-            else ". To repeat:"
-        )
-        click.echo(f"\ninterrupted{saved}\n  {command}", err=True)
+        click.echo(f"\n{_describe_interrupt(arguments)}", err=True)
         return RunInterrupted.exit_code
     except AssayError as error:
-        print_error(error)
+        print_error(error, has_tasks_flag=_has_tasks_flag(arguments))
         return error.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else "")
@@ -150,21 +140,40 @@ def run_command_line(arguments: list[str]) -> int:
         return 1
 
 
-def print_error(error: AssayError) -> None:
-    """Print an error to standard error: what, where, hint. Prints each error of a group."""
+_RESUMABLE = ("run", "resume", "score", "sweep")
+"""Commands that store responses as they arrive."""
+
+
+def _describe_interrupt(arguments: list[str]) -> str:
+    """Return what an interrupted command leaves behind."""
+    command = redact_assignments(shlex.join(["assay", *arguments]))
+    if arguments[:1] and arguments[0] in _RESUMABLE:
+        return f"interrupted; all responses are saved. To continue:\n  {command}"
+    return f"interrupted. To repeat:\n  {command}"
+
+
+def _has_tasks_flag(arguments: list[str]) -> bool:
+    return any(word == "-t" or word.partition("=")[0].replace("-", "_") == "__tasks" for word in arguments)
+
+
+def print_error(error: AssayError, *, has_tasks_flag: bool = True) -> None:
+    """Print an error to standard error: what, where, hint. Prints each error of a group.
+
+    Without `has_tasks_flag`, the tasks are arguments of the command, and an error does not refer to `--tasks`.
+    """
     if isinstance(error, ErrorGroup):
-        _print_error_group(error)
+        _print_error_group(error, has_tasks_flag=has_tasks_flag)
         return
     click.secho("error: ", err=True, fg="red", bold=True, nl=False)
     click.echo(escape_control_characters(redact(error.what)), err=True)
-    if error.where:
+    if error.where and (has_tasks_flag or error.where != "--tasks"):
         click.echo(escape_control_characters(redact(f"  at {error.where}")), err=True)
     if error.hint:
         click.secho("\nhint: ", err=True, fg="cyan", nl=False)
         click.echo(escape_control_characters(redact(error.hint)), err=True)
 
 
-def _print_error_group(group: ErrorGroup) -> None:
+def _print_error_group(group: ErrorGroup, *, has_tasks_flag: bool) -> None:
     """Print each error of a group, each missing package once, and one command that installs all of them."""
     printed: set[str] = set()
     packages = [problem for problem in group.errors if isinstance(problem, MissingPackage)]
@@ -173,7 +182,7 @@ def _print_error_group(group: ErrorGroup) -> None:
             if problem.hint in printed:
                 continue
             printed.add(problem.hint)
-        print_error(problem)
+        print_error(problem, has_tasks_flag=has_tasks_flag)
         click.echo("", err=True)
     if len(printed) > 1 and (install := merge_install_commands(problem.hint for problem in packages)):
         click.echo(f"install: {install}", err=True)

@@ -72,7 +72,8 @@ def command(kind: str, pattern: str, include_path: tuple[str, ...], as_json: boo
         max_width = get_terminal_size((0, 0)).columns if sys.stdout.isatty() else 0
         lines = [f"{row['name'].ljust(width)}  {row['about']}".rstrip() for row in rows]
         click.echo("\n".join(lines if not max_width else [_truncate(line, max_width) for line in lines]))
-    click.echo(f"{len(rows)} {kind}", err=True)
+    singular = "sandbox" if kind == "sandboxes" else kind.removesuffix("s")
+    click.echo(f"{len(rows)} {singular if len(rows) == 1 else kind}", err=True)
     if kind in ("models", "sinks"):
         _report_missing_plugins(kind)
 

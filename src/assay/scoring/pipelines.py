@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from assay.core.dialects import Dialect
@@ -156,23 +157,51 @@ def _build_step(step: FilterStep, dialect: Dialect) -> PipelineStep:
         else step.function
     )
     name = step.function if isinstance(step.function, str) else getattr(make, "__name__", repr(make))
+    _check_arguments(make, name, step)
     try:
         if getattr(make, "__module__", "").startswith("assay.scoring."):
             make(**step.arguments)  # built-in constructors only compile a pattern
-        else:
-            _check_arguments(make, step.arguments)
     except (TypeError, re.error, AssayError) as problem:
         raise TaskError(f"cannot create the filter `{name}`: {problem}", where=step.where) from None
     return PipelineStep(factory=make, arguments=step.arguments, where=step.where, name=name)
 
 
-def _check_arguments(make: Callable[..., Filter], arguments: Mapping[str, Any]) -> None:
-    """Raise TypeError for arguments that the constructor does not accept, without calling it."""
+def _check_arguments(make: Callable[..., Filter], name: str, step: FilterStep) -> None:
+    """Report every argument that the constructor does not accept, and every one that is missing, without calling it."""
     try:
-        signature = inspect.signature(make)
-    except ValueError:  # implemented in C, without a signature
+        parameters = inspect.signature(make).parameters.values()
+    except (TypeError, ValueError):  # implemented in C, without a signature
         return
-    signature.bind(**arguments)
+    kinds = inspect.Parameter
+    if any(one.kind is kinds.POSITIONAL_ONLY and one.default is kinds.empty for one in parameters):
+        raise TaskError(
+            f"cannot create the filter `{name}`: its arguments have no names",
+            where=step.where,
+            hint="arguments of a filter are keyword arguments",
+        )
+    named = [one for one in parameters if one.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)]
+    accepted = [one.name for one in named]
+    takes_any = any(one.kind is kinds.VAR_KEYWORD for one in parameters)
+    unknown = [] if takes_any else [key for key in step.arguments if key not in accepted]
+    missing = [one.name for one in named if one.default is kinds.empty and one.name not in step.arguments]
+    problems = []
+    if unknown:
+        problems.append(f"unknown argument{'s' if len(unknown) > 1 else ''} {_quote_names(unknown)}")
+    if missing:
+        problems.append(f"missing argument{'s' if len(missing) > 1 else ''} {_quote_names(missing)}")
+    if problems:
+        close = [match for key in unknown for match in get_close_matches(key, accepted, n=1)]
+        guess = f"did you mean {_quote_names(close)}? " if close else ""
+        listed = f"it accepts {_quote_names(accepted)}" if accepted else "it accepts no arguments"
+        raise TaskError(
+            f"cannot create the filter `{name}`: {'; '.join(problems)}",
+            where=step.where,
+            hint=f"{guess}{listed}",
+        )
+
+
+def _quote_names(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _per_document(make: Callable[..., Filter]) -> bool:

@@ -64,8 +64,10 @@ def parse_arguments(text: str) -> dict[str, Any]:
         try:
             loaded = json.loads(text)
         except json.JSONDecodeError as error:
+            place = "at the end" if error.pos >= len(text) else f"at character {error.pos + 1}"
             raise InvalidOption(
-                f"invalid JSON: {error.msg} at character {error.pos}", where="--model_args"
+                f"invalid JSON: {error.msg} {place}",
+                hint="write a complete JSON object in single quotes, or key=value,key=value",
             ) from None
         return dict(loaded)
     arguments = {}

@@ -15,7 +15,7 @@ from assay.core.options.run_spec import RunSpec
 from assay.core.ports import Model, SupportsPromptedAs
 from assay.core.program_executor import use_executor
 from assay.core.records.documents import Document
-from assay.core.records.requests import REASONING_KEYS, Request
+from assay.core.records.requests import REASONING_KEYS, Request, Settings
 from assay.core.records.specs import TaskSpec
 from assay.core.secrets import redact_values
 from assay.engine.planning.manifests.run_names import (
@@ -120,12 +120,16 @@ async def make_plan(
         folder=folder / run_id,
         judges=planned_judges,
         default_judges=judge_registry.default_judges,
-        notes=(
-            *seen,
-            *selection.notes,
-            *judge_registry.notes,
-            *collect_notes(spec, model, tasks),
-            *describe_letter_tasks(opened),
+        notes=tuple(
+            dict.fromkeys(
+                (
+                    *seen,
+                    *selection.notes,
+                    *judge_registry.notes,
+                    *collect_notes(spec, model, tasks),
+                    *describe_letter_tasks(opened),
+                )
+            )
         ),
         programs=programs,
     )
@@ -206,7 +210,7 @@ def _plan_task(
     if task is not None:
         try:
             document, first = _render_first_document(task)
-            _check_generation_settings(task)
+            _check_generation_settings(task, spec)
             check_dialogue(task)
             if model is not None:
                 check_abilities(model, task_spec, first)
@@ -292,17 +296,26 @@ def _render_first_document(task: Task) -> tuple[Document, tuple[Request, ...]]:
     return first, requests
 
 
-def _check_generation_settings(task: Task) -> None:
-    """Check that the generation settings are valid."""
-    settings = task.settings
+def _check_generation_settings(task: Task, spec: RunSpec) -> None:
+    """Check that the generation settings are valid. The error names `--gen_kwargs` if the invalid setting comes from there."""
+    if _are_settings_valid(task.settings):
+        return
+    given = task.settings.values
+    wrong = [name for name, value in given.items() if not _are_settings_valid(Settings({name: value}))]
+    from_flag = [name for name in wrong if name in (spec.gen_kwargs or {})]
+    named = from_flag or wrong or list(given)
+    shown = ", ".join(f"`{name}`: {given[name]!r}" for name in named)
+    raise InvalidOption(
+        f"invalid generation setting of `{task.name}`: {shown}",
+        where="--gen_kwargs" if from_flag else task.spec.place("generation_kwargs"),
+        hint="`until` is a string or a list of strings; temperature, top_p and lengths are numbers",
+    )
+
+
+def _are_settings_valid(settings: Settings) -> bool:
     try:
         readings = (settings.temperature, settings.top_p, settings.top_k, settings.max_tokens, settings.seed)
         float(settings.values.get("temperature") or 0)
-        if not all(isinstance(text, str) for text in settings.stop) or readings[0] < 0:
-            raise ValueError
+        return all(isinstance(text, str) for text in settings.stop) and readings[0] >= 0
     except (TypeError, ValueError):
-        raise InvalidOption(
-            f"invalid generation settings of `{task.name}`: {dict(settings.values)}",
-            where=task.spec.place("generation_kwargs"),
-            hint="`until` is a string or a list of strings; temperature, top_p and lengths are numbers",
-        ) from None
+        return False

@@ -332,5 +332,7 @@ def find_task_roots(include_path: Iterable[str] = ()) -> list[Path]:
         inside = [
             folder / package / "tasks" for package in _HARNESSES if (folder / package / "tasks").is_dir()
         ]
+        if folder.name in _HARNESSES and (folder / "tasks").is_dir():
+            inside = [folder / "tasks"]  # the package folder itself
         roots += inside or [folder]  # in an unpacked wheel or a checkout
     return roots

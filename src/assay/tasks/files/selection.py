@@ -20,7 +20,7 @@ from assay.tasks.files.index import IndexEntry, TaskIndex, entry_from_file
 from assay.tasks.files.task_loader import parse_group_metrics, task_from_config
 from assay.tasks.files.yaml_reader import TaskFile, merge_includes, read_task_file
 
-__all__ = ["Selection", "select_tasks"]
+__all__ = ["describe_folder_of_same_name", "Selection", "select_tasks"]
 
 _GROUP_KEYS = frozenset(("group", "group_alias", "task", "aggregate_metric_list", "metadata"))
 
@@ -70,6 +70,8 @@ def _select_one(word: str, index: TaskIndex, selection: Selection) -> None:
     if word in index.entries:
         entry = index.entries[word]
         _note_alternative(entry, index, selection)
+        if note := describe_folder_of_same_name(word, entry):
+            selection.notes.append(note)
         _add(entry, index, selection)
         return
     path = _to_path(word)
@@ -99,6 +101,15 @@ def _select_one(word: str, index: TaskIndex, selection: Selection) -> None:
     for name in matches:
         if only_tags or (index.entries[name].kind != "tag" and name not in covered):
             _add(index.entries[name], index, selection)
+
+
+def describe_folder_of_same_name(word: str, entry: IndexEntry) -> str:
+    """Return a note if the working directory has a folder with task files that is named like a selected task."""
+    folder = _to_path(word)
+    if not folder.is_dir() or not _has_task_files(folder):
+        return ""
+    defined = f", defined in {entry.file}" if entry.file else ""
+    return f"`{word}` is the {entry.kind} of that name{defined}; use `./{word}` for the folder"
 
 
 def _note_alternative(entry: IndexEntry, index: TaskIndex, selection: Selection) -> None:

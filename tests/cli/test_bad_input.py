@@ -113,7 +113,7 @@ MISTAKES = [
     Mistake("unknown log level", ["run", "-v", "loud"], ["invalid log level", "--verbosity"]),
     Mistake("flag without its value", ["run", "--limit"], ["requires an argument", "assay run --help"]),
     Mistake("include path that is not there", ["run", "--include_path", "nowhere"], ["task folder not found: `nowhere`", "--include_path"]),
-    Mistake("folder without tasks", ["run", "./empty"], ["has no task file", "--tasks"], lambda folder: (folder / "empty").mkdir()),
+    Mistake("folder without tasks", ["run", "./empty"], ["has no task file", "YAML file with the key `task`"], lambda folder: (folder / "empty").mkdir()),
     Mistake("no task at all", ["run", "--tasks", ","], ["no task selected", "--tasks"]),
     Mistake("show without a task", ["show"], ["TASK", "assay show --help"]),
     Mistake("show of nothing", ["show", "quickstart_copy", "-n", "0"], ["must be at least 1", "--documents"]),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from assay.cli.arguments import find_run_folder, in_option, split_names
+from assay.cli.arguments import find_run_folder, in_option, print_json, split_names
 from assay.cli.options import OptionsCommand, add_run_options, build_run_spec
 from assay.cli.show_documents import is_run, parse_document_numbers, show_documents
 from assay.core.errors import ErrorGroup, InvalidOption, UnsupportedRequest
@@ -40,6 +40,7 @@ Examples:
   assay show quickstart_addition
   assay show quickstart_copy -n 1 --num_fewshot 2
   assay show my_task.yaml --apply_chat_template --json
+  assay show gsm8k --yaml
   assay show latest --wrong -n 5
   assay show latest --ending truncated --tasks gsm8k
   assay show latest --document 17 --full
@@ -92,13 +93,29 @@ _RUN_FLAGS = ("wrong", "endings", "numbers", "task_filter", "metric", "full", "s
     help="Of a run: the scores of the Nth rescoring (0: the original scores). [default: the latest]",
 )
 @in_option
+@click.option(
+    "--yaml",
+    "as_yaml",
+    is_flag=True,
+    help="Of a task: the configuration after includes, groups and flags, with the file and line of each key.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
-    names: tuple[str, ...], documents: int | None, as_json: bool, config: Path | None, **values: Any
+    names: tuple[str, ...],
+    documents: int | None,
+    as_yaml: bool,
+    as_json: bool,
+    config: Path | None,
+    **values: Any,
 ) -> None:
     """Run the command; its help text is above."""
     if documents is not None and documents < 1:
         raise InvalidOption("must be at least 1", where="--documents")
+    if as_yaml:
+        _show_config(
+            names, as_json, config, {key: value for key, value in values.items() if key not in _RUN_FLAGS}
+        )
+        return
     about_run = {name: values.pop(name) for name in _RUN_FLAGS}
     if any(value not in (None, False, ()) for value in about_run.values()) or (
         len(names) == 1 and is_run(names[0])
@@ -131,6 +148,30 @@ def _show_run(names: tuple[str, ...], *, limit: int, as_json: bool, flags: dict[
     finally:
         run.close()
         stored.close()
+
+
+def _show_config(names: tuple[str, ...], as_json: bool, config: Path | None, values: dict[str, Any]) -> None:
+    """Print the resolved configuration of tasks; needs no data and no model."""
+    from assay.tasks.files.index import TaskIndex, find_task_roots
+    from assay.tasks.files.resolved_config import format_resolved_yaml, resolve_config, to_json_value
+    from assay.tasks.files.selection import select_tasks
+
+    values["tasks"] = (split_names(names),)
+    spec = build_run_spec(values, config)
+    flags: dict[str, Any] = {"num_fewshot": spec.num_fewshot, "generation_kwargs": spec.gen_kwargs}
+    given = {key: value for key, value in flags.items() if value not in (None, {})}
+    selection = select_tasks(list(spec.tasks), TaskIndex.build(find_task_roots(spec.include_path)))
+    resolved = {name: resolve_config(task, given) for name, task in selection.tasks.items()}
+    if as_json:
+        plain = {
+            name: {key: {"value": to_json_value(value), "source": source} for key, value, source in keys}
+            for name, keys in resolved.items()
+        }
+        print_json(plain)
+        return
+    click.echo(
+        "\n---\n".join(escape_control_characters(format_resolved_yaml(keys)) for keys in resolved.values())
+    )
 
 
 def _show_tasks(

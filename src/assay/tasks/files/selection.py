@@ -6,7 +6,7 @@ A group keeps the order of its members. Keys of a group that are not group keys 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -160,7 +160,11 @@ def _add_folder(folder: Path, index: TaskIndex, selection: Selection) -> None:
     """Select everything in a folder. Its groups look for their members in the folder first."""
     inside = TaskIndex.build([folder])
     if not inside.entries and not inside.broken:
-        raise UnknownName(f"the folder `{folder}` has no task file", where="--tasks")
+        raise UnknownName(
+            f"the folder `{folder}` has no task file",
+            where="--tasks",
+            hint="a task file is a YAML file with the key `task`",
+        )
     if inside.broken:
         raise ErrorGroup(error for _, error in inside.broken)
     both = TaskIndex(entries={**index.entries, **inside.entries}, broken=index.broken)
@@ -212,9 +216,13 @@ class _SelectionBuilder:
         self._open: list[str] = []
         """The groups being built, outermost first, to detect a group that contains itself."""
 
-    def add_task(self, entry: IndexEntry, overrides: Mapping[str, Any]) -> str:
+    def add_task(
+        self, entry: IndexEntry, overrides: Mapping[str, Any], places: Mapping[str, str] | None = None
+    ) -> str:
+        """Add a task; `places` are those of the overrides."""
         assert entry.path is not None
-        return self.add_spec(task_from_config(read_task_file(entry.path), overrides))
+        spec = task_from_config(read_task_file(entry.path), overrides)
+        return self.add_spec(replace(spec, places={**spec.places, **places}) if places else spec)
 
     def add_spec(self, spec: TaskSpec) -> str:
         """Add a task. Two tasks of one name must have the same settings, because results are reported by name."""
@@ -310,5 +318,17 @@ class _SelectionBuilder:
             return [self.add_group(entry, {key: value for key, value in overrides.items() if key != "task"})]
         if entry.kind == "tag":
             kept = {key: value for key, value in overrides.items() if key != "task"}
-            return [self.add_task(self.index.entries[task], kept) for task in entry.members]
-        return [self.add_task(entry, {**overrides, "task": name})]
+            places = {key: _find_override(file, key, inline) for key in kept}
+            return [self.add_task(self.index.entries[task], kept, places) for task in entry.members]
+        places = {key: _find_override(file, key, inline) for key in overrides if key != "task"}
+        return [self.add_task(entry, {**overrides, "task": name}, places)]
+
+
+def _find_override(file: TaskFile, key: str, member: Mapping[str, Any] | None) -> str:
+    """Return `file:line` of a key that a group passes to a member; the file of the group if the line is unknown."""
+    listed = file.config.get("task")
+    place = None
+    if member is not None and key in member and isinstance(listed, list):
+        number = next((index for index, one in enumerate(listed) if one is member), None)
+        place = file.places.get(f"task[{number}].{key}")
+    return place or file.places.get(key) or str(file.path)

@@ -96,8 +96,58 @@ def test_a_pattern_is_a_glob_or_a_part_of_a_name(
     assert [row["name"] for row in rows] == found
 
 
-def test_tasks_are_the_default(assay_command: Assay) -> None:
-    assert assay_command("ls") == assay_command("ls", "tasks")
+def test_without_a_kind_the_kinds_are_listed(assay_command: Assay) -> None:
+    called = assay_command("ls")
+    listed = [line.split()[2] for line in called.out.splitlines()]
+    assert set(KINDS) <= set(listed)
+    assert [row["name"] for row in json.loads(assay_command("ls", "--json").out)] == listed
+    assert all(assay_command("ls", kind).code == 0 for kind in listed)
+
+
+def test_tasks_show_output_type_documents_and_modality(assay_command: Assay) -> None:
+    (shapes,) = json.loads(assay_command("ls", "tasks", "quickstart_shapes", "--json").out)
+    assert (shapes["output_type"], shapes["documents"], shapes["modality"]) == (
+        "generate_until",
+        60,
+        "visual",
+    )
+    rows = json.loads(assay_command("ls", "tasks", "--tag", "ai2_arc", "--json").out)
+    assert {row["name"] for row in rows} == {"arc_easy", "arc_challenge"}
+    rows = json.loads(assay_command("ls", "tasks", "--type", "loglikelihood_rolling", "--json").out)
+    assert "quickstart_stories" in {row["name"] for row in rows}
+    assert {row["output_type"] for row in rows} == {"loglikelihood_rolling"}
+    assert assay_command("ls", "metrics", "--tag", "x").code == 2
+    assert "did you mean" in assay_command("ls", "tasks", "--tag", "ai2_arcc").err
+
+
+def test_all_search_words_occur_in_the_name_or_the_description(assay_command: Assay) -> None:
+    rows = json.loads(assay_command("ls", "tasks", "competition", "geometry", "--json").out)
+    assert rows
+    for row in rows:
+        assert "geometry" in f"{row['name']} {row['about']}".lower()
+
+
+@pytest.mark.parametrize(
+    ("model", "argument", "default"),
+    [("dummy", "latency_s", "0.0"), ("openai", "max_retries", "8"), ("hf", "max_gen_toks", "256")],
+)
+def test_a_model_shows_its_arguments_with_defaults(
+    assay_command: Assay, model: str, argument: str, default: str
+) -> None:
+    assert argument in assay_command("ls", "models", model).out
+    (row,) = json.loads(assay_command("ls", "models", model, "--json").out)
+    assert {one["name"]: one["default"] for one in row["arguments"]}[argument] == default
+
+
+def test_metrics_say_what_they_measure(assay_command: Assay) -> None:
+    rows = json.loads(assay_command("ls", "metrics", "--json").out)
+    assert not [row for row in rows if "unchanged" in row["about"] or row["about"].startswith("mean")]
+
+
+def test_help_and_version_are_commands(assay_command: Assay) -> None:
+    assert assay_command("help", "show").out == assay_command("show", "--help").out
+    assert assay_command("help").out == assay_command("--help").out
+    assert assay_command("version").out == assay_command("--version").out
 
 
 def test_every_entry_has_a_description(assay_command: Assay) -> None:

@@ -50,6 +50,8 @@ COMMANDS = {
     "new": ("assay.cli.new", "Create the files of a new task, model, metric or filter."),
     "cache": ("assay.cli.cache", "List and prune the response cache."),
     "ls": ("assay.cli.ls", "List tasks, groups, tags, models, metrics, filters, options."),
+    "help": ("assay.cli.help", "Show the help of a command."),
+    "version": ("assay.cli.version", "Show the version."),
 }
 
 _EXAMPLES = """\b

@@ -18,33 +18,70 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_HELP = """List tasks, groups, tags, registered components and options.
+_KINDS = {
+    "tasks": "what can be evaluated, with output type, documents and modality where known",
+    "groups": "sets of tasks with one score",
+    "tags": "sets of tasks without a score of their own",
+    "models": "what can answer; `assay ls models NAME` shows the arguments",
+    "metrics": "scores of answers, for `metric_list`",
+    "filters": "steps that extract the answer from a response, for `filter_list`",
+    "judges": "prompts and reply formats of LLM judges",
+    "aggregations": "how scores of documents become one number",
+    "sandboxes": "isolation for programs that models write",
+    "sinks": "external trackers, for `--sink`",
+    "options": "options of a run",
+}
+
+_HELP = """List tasks, groups, tags, registered components and options. Without arguments, shows what can be listed.
 
 \b
 KIND is one of: tasks, groups, tags, models, metrics, filters, judges, aggregations, sandboxes, sinks, options.
-PATTERN is a glob or a part of a name.
+WORDS are a glob for names, or words that the name or the description contains.
+With the name of a model, shows its arguments.
 
 \b
 Examples:
+  assay ls
   assay ls tasks
   assay ls tasks 'quickstart_*' --json
+  assay ls tasks math --type generate_until
+  assay ls tasks --tag ai2_arc
+  assay ls models hf
   assay ls metrics
 """
 
 
 @click.command("ls", help=_HELP)
-@click.argument("kind", default="tasks")
-@click.argument("pattern", default="*")
+@click.argument("kind", default="")
+@click.argument("words", nargs=-1)
+@click.option("--tag", metavar="TAG", help="Only tasks with this tag.")
+@click.option(
+    "--type", "output_type", metavar="TYPE", help="Only tasks of this output type, such as `generate_until`."
+)
 @click.option(
     "--include_path", multiple=True, metavar="DIR", help="Additional folder with task files; repeatable."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(kind: str, pattern: str, include_path: tuple[str, ...], as_json: bool) -> None:
+def command(
+    kind: str,
+    words: tuple[str, ...],
+    tag: str | None,
+    output_type: str | None,
+    include_path: tuple[str, ...],
+    as_json: bool,
+) -> None:
     """Run the command; its help text is above."""
-    from assay.core.errors import UnknownName
+    from assay.core.errors import InvalidOption, UnknownName
 
+    if not kind:
+        _print_kinds(as_json=as_json)
+        return
+    if kind != "tasks" and (tag or output_type):
+        raise InvalidOption("only tasks have tags and output types", where="--tag" if tag else "--type")
+    if kind == "models" and len(words) == 1 and _print_model(words[0], as_json=as_json):
+        return
     listings: dict[str, Callable[[], list[dict[str, Any]]]] = {
-        "tasks": lambda: _list_index("task", include_path),
+        "tasks": lambda: _list_index("task", include_path, tag or "", output_type or ""),
         "groups": lambda: _list_index("group", include_path),
         "tags": lambda: _list_index("tag", include_path),
         "models": lambda: _list_registry("assay.engine", "MODELS"),
@@ -60,31 +97,96 @@ def command(kind: str, pattern: str, include_path: tuple[str, ...], as_json: boo
         close = get_close_matches(kind, listings, n=1)
         guess = f"did you mean `{close[0]}`? " if close else ""
         raise UnknownName(f"unknown kind `{kind}`", hint=f"{guess}one of: {', '.join(listings)}")
-    name_pattern = pattern if any(character in pattern for character in "*?[") else f"*{pattern}*"
-    rows = listings[kind]()
-    if name_pattern != "*":
-        rows = [row for row in rows if fnmatchcase(row["name"], name_pattern)]
+    rows = [row for row in listings[kind]() if _matches(row, words)]
     if as_json:
         click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
         return
-    width = max((len(row["name"]) for row in rows), default=0)
-    if rows:  # one write: 13,000 small writes take as long as indexing the tasks
-        max_width = get_terminal_size((0, 0)).columns if sys.stdout.isatty() else 0
-        lines = [f"{row['name'].ljust(width)}  {row['about']}".rstrip() for row in rows]
-        click.echo("\n".join(lines if not max_width else [_truncate(line, max_width) for line in lines]))
+    _print_rows(rows)
     singular = "sandbox" if kind == "sandboxes" else kind.removesuffix("s")
     click.echo(f"{len(rows)} {singular if len(rows) == 1 else kind}", err=True)
     if kind in ("models", "sinks"):
         _report_missing_plugins(kind)
 
 
+def _print_kinds(*, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps([{"name": name, "about": about} for name, about in _KINDS.items()], indent=2))
+        return
+    for name, about in _KINDS.items():
+        click.echo(f"assay ls {name:<13} {about}")
+
+
+def _matches(row: dict[str, Any], words: tuple[str, ...]) -> bool:
+    """Whether the name matches each glob, and the name or the description contains each other word."""
+    text = " ".join(str(row.get(key) or "") for key in ("name", "about", "output_type", "modality")).lower()
+    return all(
+        fnmatchcase(row["name"], word)
+        if any(character in word for character in "*?[")
+        else word.lower() in text
+        for word in words
+    )
+
+
+def _print_rows(rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        return
+    columns = [
+        key for key in ("name", "output_type", "documents", "modality") if any(row.get(key) for row in rows)
+    ]
+    widths = {key: max(len(str(row.get(key) or "")) for row in rows) for key in columns}
+    max_width = get_terminal_size((0, 0)).columns if sys.stdout.isatty() else 0
+    lines = []
+    for row in rows:
+        cells = [
+            str(row.get(key) or "").rjust(widths[key])
+            if key == "documents"
+            else str(row.get(key) or "").ljust(widths[key])
+            for key in columns
+        ]
+        lines.append("  ".join([*cells, row["about"]]).rstrip())
+    # one write: 13,000 small writes take as long as indexing the tasks
+    click.echo("\n".join(lines if not max_width else [_truncate(line, max_width) for line in lines]))
+
+
+def _print_model(name: str, *, as_json: bool) -> bool:
+    """Print the arguments of a model; return whether there is such a model."""
+    from assay.models import MODELS
+    from assay.models.argument_listing import list_arguments
+
+    if name not in MODELS:
+        return False
+    arguments = list_arguments(MODELS.get(name))
+    if as_json:
+        rows = [{"name": one.name, "default": one.default, "about": one.about} for one in arguments]
+        listed = [{"name": name, "about": MODELS.about(name), "arguments": rows}]
+        click.echo(json.dumps(listed, ensure_ascii=False, indent=2))
+        return True
+    click.echo(f"{name}: {MODELS.about(name)}")
+    width = max((len(one.name) for one in arguments), default=0)
+    for one in arguments:
+        default = f"[default: {one.default}]" if one.default else ""
+        click.echo(
+            f"  {one.name.ljust(width)}  {' '.join(part for part in (one.about, default) if part)}".rstrip()
+        )
+    example = next((one.name for one in arguments), "")
+    click.echo(
+        f"{len(arguments)} argument{'' if len(arguments) == 1 else 's'}"
+        + (f", for `--model {name} --model_args {example}=…`" if example else ""),
+        err=True,
+    )
+    return True
+
+
 def _truncate(line: str, max_width: int) -> str:
     return line if len(line) <= max_width else f"{line[: max_width - 1]}…"
 
 
-def _list_index(kind: Any, include_path: tuple[str, ...]) -> list[dict[str, Any]]:
+def _list_index(
+    kind: Any, include_path: tuple[str, ...], tag: str = "", output_type: str = ""
+) -> list[dict[str, Any]]:
     from assay.tasks.files.index import TaskIndex, find_task_roots
     from assay.tasks.files.naming_keys import read_headline
+    from assay.tasks.files.task_facts import describe_task
 
     index = TaskIndex.build(find_task_roots(include_path))
     for path, error in index.broken:
@@ -94,8 +196,11 @@ def _list_index(kind: Any, include_path: tuple[str, ...]) -> list[dict[str, Any]
     # do not open the thousands of task files of an installed harness: describe them by their folder
     abouts = {root: str(root) for label, root in index.labels.items() if label != "assay"}
     inside = {root: index.view_from(root) for root in index.roots}
+    tagged = _find_tagged(tag, index)
     for name in index.names(kind):
         entry = index.entries[name]
+        if tagged is not None and name not in tagged:
+            continue
         if entry.root is None:
             about = ""
         else:
@@ -103,8 +208,30 @@ def _list_index(kind: Any, include_path: tuple[str, ...]) -> list[dict[str, Any]
         if kind != "task":
             count = len(_collect_tasks(entry, inside.get(entry.root, index) if entry.root else index, set()))
             about = f"{count} task{'' if count == 1 else 's'}  {about}".rstrip()
-        rows.append({"name": name, "about": about, "path": entry.file, "members": list(entry.members)})
+        row = {"name": name, "about": about, "path": entry.file, "members": list(entry.members)}
+        if kind == "task" and (output_type or entry.root not in abouts):
+            facts = describe_task(entry.file)
+            if output_type and facts.output_type != output_type:
+                continue
+            row |= {
+                "output_type": facts.output_type,
+                "documents": facts.documents,
+                "modality": facts.modality,
+            }
+        rows.append(row)
     return rows
+
+
+def _find_tagged(tag: str, index: TaskIndex) -> set[str] | None:
+    """Return the tasks with a tag; None without one."""
+    from assay.core.errors import UnknownName
+
+    if not tag:
+        return None
+    tags = index.names("tag")
+    if tag not in tags:
+        raise UnknownName.of("tag", tag, tags, where="--tag")
+    return set(index.entries[tag].members)
 
 
 def _collect_tasks(entry: IndexEntry, index: TaskIndex, seen: set[str]) -> set[str]:

@@ -22,6 +22,31 @@ __all__ = ["METRICS", "Metric", "metric"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+_SUMMARIES = {
+    "acc": "Share of documents whose target has the highest log probability",
+    "acc_all": "Share of questions whose answers are all judged correctly",
+    "acc_bytes": "acc, with log probabilities divided by the bytes of the choice",
+    "acc_mutual_info": "acc, with log probabilities minus those without the question",
+    "acc_norm": "acc, with log probabilities divided by the length of the choice",
+    "bits_per_byte": "Bits that the model needs for a byte of the text",
+    "bleu": "BLEU of sacrebleu over all documents: common word sequences",
+    "brier_score": "Mean squared distance of the choice probabilities from the target",
+    "byte_perplexity": "Perplexity per byte of the text",
+    "chrf": "chrF over all documents: common character sequences",
+    "chrf++": "chrF++ over all documents: common character and word sequences",
+    "f1": "F1 of the predicted classes over all documents",
+    "likelihood": "Probability of the target among the choices",
+    "mcc": "Matthews correlation of predicted and true classes over all documents",
+    "perplexity": "Perplexity of the target",
+    "ter": "Translation edit rate over all documents",
+    "word_perplexity": "Perplexity per word of the text",
+    "accuracy": "Accuracy of the package `evaluate`",
+    "cer": "Character error rate of the package `evaluate`",
+    "wer": "Word error rate of the package `evaluate`",
+}
+"""Descriptions of metrics whose function only collects the input of an aggregation."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
     """A metric with its defaults."""
@@ -38,7 +63,9 @@ class Metric:
         """A description for lists."""
         better = "higher" if self.higher_is_better else "lower"
         kinds = f", for {' and '.join(self.output_types)}" if self.output_types else ""
-        return f"{self.aggregation} over documents, {better} is better{kinds}"
+        text = _SUMMARIES.get(self.name) or (self.function.__doc__ or "").strip().partition("\n")[0]
+        lead = f"{text.rstrip('.:')}; " if text else ""
+        return f"{lead}{self.aggregation} over documents, {better} is better{kinds}"
 
 
 METRICS: Registry[Metric] = Registry("metric", builtin_package="assay.scoring.metrics")

@@ -17,6 +17,7 @@ import assay
 from assay.store.runs.media_files import write_media
 from assay.store.runs.run import Run
 from assay.viewer.charts import DARK, LIGHT, OUTCOME_COLOURS
+from assay.viewer.web.pages.comparison import mark_differences
 from assay.viewer.web.rendering import read_static_file
 from assay.viewer.web.run_catalog import RunCatalog
 
@@ -204,6 +205,29 @@ def test_the_comparison_page_shows_changed_documents_and_settings(viewer: Viewer
         f"/compare/document?run={runs[0].id}&run={runs[1].id}&task=sums&document=4"
     ).text
     assert "<mark>5</mark>" in one
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "marked"),
+    [
+        ("the answer is 5.", "the answer is 6.", (["5"], ["6"])),
+        ("a b c", "a c", (["b"], [])),
+        ("same", "same", ([], [])),
+        ("", "new words", ([], ["new words"])),
+        ("x " * 9000 + "one\n", "x " * 9000 + "two\n", (["one"], ["two"])),
+        ("line\n" * 3 + "a " * 4000, "b " * 4000 + "\nend", None),
+    ],
+    ids=["word", "removed", "equal", "empty", "long", "very different"],
+)
+def test_differences_are_marked_in_both_texts(
+    first: str, second: str, marked: tuple[list[str], list[str]] | None
+) -> None:
+    pieces = mark_differences(first, second)
+    assert tuple("".join(text for text, _ in side) for side in pieces) == (first, second)
+    if marked is not None:
+        assert tuple([text for text, differs in side if differs] for side in pieces) == marked
+    else:
+        assert all(any(differs for _, differs in side) for side in pieces)
 
 
 def test_the_oldest_run_is_the_baseline_in_any_order_of_clicks(viewer: Viewer, runs: Runs) -> None:

@@ -10,17 +10,19 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from assay.store.documents.details import read_document
+from assay.viewer.web.background_jobs import Job
 from assay.viewer.web.pages.comparison import (
     build_comparison_context,
     build_flips_context,
     compare_runs,
+    find_flip_neighbours,
     mark_differences,
     read_signatures,
 )
 from assay.viewer.web.pages.document import build_document_context
 from assay.viewer.web.rendering import render
 from assay.viewer.web.run_catalog import RunCatalog
-from assay.viewer.web.run_routes import read_page_number, render_loading_page
+from assay.viewer.web.run_routes import read_directions, read_page_number, render_loading_page
 
 __all__ = ["routes"]
 
@@ -55,13 +57,7 @@ def _show_comparison(request: Request) -> Response:
             render("compare.html", page="compare", keys=keys, entries=every, compared=None), headers=_NO_STORE
         )
     metric = request.query_params.get("metric", "")
-    job = request.app.state.jobs.get(
-        ("compare", tuple(keys), metric),
-        read_signatures(catalog, keys),
-        lambda: compare_runs(catalog, keys, metric),
-        wait_s=1.5,
-        stale=True,
-    )
+    job = _compare(request, keys, metric)
     if not job.ready:
         return render_loading_page("Comparing runs", "Reading all documents of the runs.", "")
     compared = job.result()
@@ -115,30 +111,74 @@ def _show_document(request: Request) -> Response:
         with catalog.run(key) as run:
             find = state.index.fingerprints.find if state.index else None
             record = read_document(run.journal, task, position, find)
-            context = build_document_context(record, run.tasks.get(task, {}), run.folder) if record else None
+            context = (
+                build_document_context(
+                    record, run.tasks.get(task, {}), run.folder, directions=read_directions(run, task)
+                )
+                if record
+                else None
+            )
             columns.append({"key": key, "model": run.model, "position": position, "context": context})
     if all(column["context"] is None for column in columns):
         raise HTTPException(404, f"None of the runs has document {numbers[0]} of task {task}.")
     first = next(column["context"] for column in columns if column["context"] is not None)
-    texts = [_read_texts(column["context"]) for column in columns]
-    for column, column_texts in zip(columns, texts, strict=True):
-        column["answers"] = [
-            mark_differences(texts[0][position] if position < len(texts[0]) else "", text)
-            for position, text in enumerate(column_texts)
-        ]
+    _mark_answers(columns)
+    url = {name: given.get(name, "") for name in ("side", "metric", "baseline")}
     return HTMLResponse(
         render(
             "compare_document.html",
-            page="compare",
+            page="document",
+            section="compare",
             key=keys[0],
             keys=keys,
             task=task,
             first=first,
             columns=columns,
             numbers=numbers,
+            url=url,
+            flips=_find_neighbours(request, keys, task, int(numbers[0])),
         ),
         headers=_NO_STORE,
     )
+
+
+def _mark_answers(columns: list[dict[str, Any]]) -> None:
+    """Add the responses of each run with the words that differ: from the first run, and there from the second."""
+    texts = [_read_texts(column["context"]) for column in columns]
+    for place, column in enumerate(columns):
+        other = texts[0] if place else texts[1] if len(texts) > 1 else texts[0]
+        column["answers"] = []
+        for number, text in enumerate(texts[place]):
+            base = other[number] if number < len(other) else ""
+            column["answers"].append(
+                mark_differences(base, text)[1] if place else mark_differences(text, base)[0]
+            )
+
+
+def _find_neighbours(request: Request, keys: list[str], task: str, document: int) -> dict[str, Any]:
+    """Return the documents with different scores before and after this one, as soon as the runs are compared."""
+    nothing = {"before": None, "after": None, "place": None, "found": 0}
+    if len(keys) < 2:
+        return nothing
+    metric = request.query_params.get("metric", "")
+    job = _compare(request, keys, metric)
+    if not job.ready or job.error is not None:
+        return nothing
+    side = request.query_params.get("side", "")
+    return find_flip_neighbours(job.result(), task=task, side=side, document=document)
+
+
+def _compare(request: Request, keys: list[str], metric: str) -> Job:
+    """Return the job that compares some runs."""
+    catalog: RunCatalog = request.app.state.catalog
+    job: Job = request.app.state.jobs.get(
+        ("compare", tuple(keys), metric),
+        read_signatures(catalog, keys),
+        lambda: compare_runs(catalog, keys, metric),
+        wait_s=1.5,
+        stale=True,
+    )
+    return job
 
 
 def _read_texts(context: dict[str, Any] | None) -> list[str]:

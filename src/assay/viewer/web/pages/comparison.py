@@ -15,9 +15,10 @@ from assay.store.index.document_index import compute_signature
 from assay.store.runs.run import Run
 from assay.viewer.charts import ScoreMark, build_scores_figure, build_themed_figures, group_by_scale
 from assay.viewer.comparison.difference_charts import build_differences_figure, group_differences
-from assay.viewer.comparison.records import CompareOptions, Comparison, ComparisonRow
+from assay.viewer.comparison.records import CompareOptions, Comparison, ComparisonRow, Flip
 from assay.viewer.comparison.run_comparison import compare_sources
 from assay.viewer.comparison.sources import open_source
+from assay.viewer.documents.prompts import preview_prompt
 from assay.viewer.results.run_overview import is_share
 from assay.viewer.web.rendering import dump_figures
 from assay.viewer.web.run_catalog import RunCatalog
@@ -27,15 +28,19 @@ __all__ = [
     "build_comparison_context",
     "build_flips_context",
     "compare_runs",
+    "find_flip_neighbours",
     "mark_differences",
     "read_signatures",
+    "summarise_comparison",
 ]
 
 FLIPS_PER_PAGE = 25
 """The number of documents on a page."""
 
-_MAX_DIFF_LENGTH = 6000
-_WORD = re.compile(r"\s+|\w+|[^\w\s]")
+_MAX_DIFF_WORK = 2_500_000
+"""The product of the numbers of words above which texts are compared line by line."""
+
+_WORD = re.compile(r"\w+\s*|[^\w\s]\s*|\s+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +189,17 @@ def build_comparison_context(compared: RunComparisons) -> dict[str, Any]:
                 dump_figures(build_themed_figures(partial(build_differences_figure, group, comparison.level)))
                 for group in group_differences(comparison)
             ]
-        tables.append({"key": key, "comparison": comparison, "why": why, "charts": charts})
+        tables.append(
+            {
+                "key": key,
+                "comparison": comparison,
+                "why": why,
+                "charts": charts,
+                "summary": None if comparison is None else summarise_comparison(comparison),
+                "has_filters": comparison is not None
+                and any(row.pipeline not in ("", "none") for row in comparison.rows),
+            }
+        )
     several = [marks for marks in group_by_scale(compared.marks) if len(marks) > 1]
     return {
         "tables": tables,
@@ -200,20 +215,17 @@ def build_flips_context(
     catalog: RunCatalog, compared: RunComparisons, *, against: str, task: str, side: str, page: int
 ) -> dict[str, Any]:
     """Build the template context of a page of documents with different scores."""
-    position = compared.keys.index(against) - 1 if against in compared.keys[1:] else 0
-    comparison = compared.comparisons[position]
-    rows = [row for row in (comparison.rows if comparison else ()) if row.flips]
-    chosen = next((row for row in rows if row.task == task), rows[0] if rows else None)
-    flips = list(chosen.flips) if chosen is not None else []
-    if chosen is not None and side in ("better", "worse"):
-        upward = (side == "better") == chosen.higher_is_better
-        flips = [flip for flip in flips if (flip.second > flip.first) == upward]
+    position, comparison, rows, chosen, flips = select_flips(compared, against=against, task=task, side=side)
     pages = max(1, -(-len(flips) // FLIPS_PER_PAGE))
     page = min(max(1, page), pages)
     shown = flips[(page - 1) * FLIPS_PER_PAGE : page * FLIPS_PER_PAGE]
     keys = (compared.keys[0], compared.keys[1 + position])
-    excerpts = _read_excerpts(catalog, keys, chosen.task if chosen else "", shown)
+    name = chosen.task if chosen else ""
+    excerpts = _read_excerpts(catalog, keys, name, shown)
+    with catalog.run(keys[0]) as run:
+        questions = {one.document: _read_question(run, name, excerpts[0].get(one.document)) for one in shown}
     return {
+        "pipeline": chosen.pipeline if chosen and chosen.pipeline not in ("", "none") else "",
         "comparable": comparison is not None,
         "against": keys[1],
         "tasks": [(row.task, len(row.flips)) for row in rows],
@@ -223,6 +235,7 @@ def build_flips_context(
         "flips": [
             {
                 "flip": flip,
+                "question": questions[flip.document],
                 "first": _format_answer(excerpts[0].get(flip.document), chosen),
                 "second": _format_answer(excerpts[1].get(flip.other), chosen),
                 "target": (excerpts[0].get(flip.document) or DocumentExcerpt(document=0)).target,
@@ -234,6 +247,47 @@ def build_flips_context(
         "page": page,
         "pages": pages,
     }
+
+
+def select_flips(
+    compared: RunComparisons, *, against: str, task: str, side: str
+) -> tuple[int, Comparison | None, list[ComparisonRow], ComparisonRow | None, list[Flip]]:
+    """Return the run's place, its comparison, the rows with flips, the chosen row and its flips."""
+    position = compared.keys.index(against) - 1 if against in compared.keys[1:] else 0
+    comparison = compared.comparisons[position]
+    rows = [row for row in (comparison.rows if comparison else ()) if row.flips]
+    chosen = next((row for row in rows if row.task == task), rows[0] if rows else None)
+    flips = list(chosen.flips) if chosen is not None else []
+    if chosen is not None and side in ("better", "worse"):
+        upward = (side == "better") == chosen.higher_is_better
+        flips = [flip for flip in flips if (flip.second > flip.first) == upward]
+    return position, comparison, rows, chosen, flips
+
+
+def find_flip_neighbours(compared: RunComparisons, *, task: str, side: str, document: int) -> dict[str, Any]:
+    """Return the flips before and after a document, and its place among them; of the first two runs."""
+    *_, chosen, flips = select_flips(compared, against=compared.keys[1], task=task, side=side)
+    if chosen is None or chosen.task != task:
+        return {"before": None, "after": None, "place": None, "found": 0}
+    place = next((index for index, flip in enumerate(flips) if flip.document == document), None)
+    later = [flip for flip in flips if flip.document > document] if place is None else flips[place + 1 :]
+    earlier = [flip for flip in flips if flip.document < document] if place is None else flips[:place]
+    return {
+        "before": earlier[-1] if earlier else None,
+        "after": later[0] if later else None,
+        "place": None if place is None else place + 1,
+        "found": len(flips),
+    }
+
+
+def _read_question(run: Run, task: str, excerpt: DocumentExcerpt | None) -> str:
+    """Return the document's own question in one line."""
+    if excerpt is None:
+        return ""
+    facts = run.tasks.get(task, {})
+    delimiter = str(facts.get("config", {}).get("fewshot_delimiter") or "\n\n")
+    question, media = preview_prompt(excerpt.prompt, {}, facts.get("n_shot"), delimiter)
+    return question or ", ".join(media)
 
 
 def _read_excerpts(
@@ -259,14 +313,76 @@ def _format_answer(excerpt: DocumentExcerpt | None, row: ComparisonRow | None) -
     return line if len(line) <= 240 else f"{line[:239]}…"
 
 
-def mark_differences(first: str, second: str) -> list[tuple[str, bool]]:
-    """Split the second text into (piece, whether it differs from the first text), word by word."""
-    if len(first) + len(second) > _MAX_DIFF_LENGTH:
-        return [(second, False)]
+Pieces = list[tuple[str, bool]]
+"""A text in pieces: (text, whether it differs from the other text)."""
+
+
+def mark_differences(first: str, second: str) -> tuple[Pieces, Pieces]:
+    """Split two texts into pieces, word by word; long texts with many differences line by line."""
     before, after = _WORD.findall(first), _WORD.findall(second)
-    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
-    pieces = []
-    for kind, _, _, begin, end in matcher.get_opcodes():
-        if end > begin:
-            pieces.append(("".join(after[begin:end]), kind != "equal"))
+    start = _count_equal(before, after)
+    end = _count_equal(before[start:][::-1], after[start:][::-1])
+    middle, other = before[start : len(before) - end], after[start : len(after) - end]
+    if len(middle) * len(other) > _MAX_DIFF_WORK:
+        middle, other = "".join(middle).splitlines(True), "".join(other).splitlines(True)
+    lead, trail = "".join(before[:start]), "".join(before[len(before) - end :])
+    pieces: tuple[Pieces, Pieces] = ([], [])
+    if len(middle) * len(other) > _MAX_DIFF_WORK:
+        steps: list[Any] = [("replace", 0, len(middle), 0, len(other))]
+    else:
+        steps = list(difflib.SequenceMatcher(None, middle, other, autojunk=False).get_opcodes())
+    for kind, low, high, begin, stop in steps:
+        _add_piece(pieces[0], "".join(middle[low:high]), differs=kind != "equal")
+        _add_piece(pieces[1], "".join(other[begin:stop]), differs=kind != "equal")
+    for listed in pieces:
+        listed[:0] = [(lead, False)] if lead else []
+        listed += [(trail, False)] if trail else []
     return pieces
+
+
+def _count_equal(first: Sequence[str], second: Sequence[str]) -> int:
+    """Return the number of equal words at the start of two texts."""
+    pairs = zip(first, second, strict=False)
+    return next(
+        (index for index, (one, other) in enumerate(pairs) if one != other), min(len(first), len(second))
+    )
+
+
+def _add_piece(pieces: Pieces, text: str, *, differs: bool) -> None:
+    """Add a piece; the space after a word that differs is not marked."""
+    words = text.rstrip()
+    if differs and words:
+        pieces.append((words, True))
+        text = text[len(words) :]
+    if text:
+        pieces.append((text, False))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonSummary:
+    """The result of a comparison in words: the tasks with a difference, and the number of the others."""
+
+    better: tuple[str, ...]
+    worse: tuple[str, ...]
+    blocked: tuple[str, ...]
+    equal: int
+    tasks: int
+
+
+def summarise_comparison(comparison: Comparison) -> ComparisonSummary:
+    """Return on which tasks the second run is better or worse beyond chance."""
+    rows = comparison.rows
+    return ComparisonSummary(
+        better=tuple(_describe_row(row) for row in rows if row.better is True),
+        worse=tuple(_describe_row(row) for row in rows if row.better is False),
+        blocked=tuple(f"{row.task} ({', '.join(row.blocked)})" for row in rows if row.blocked),
+        equal=sum(row.better is None and not row.blocked for row in rows),
+        tasks=len(rows),
+    )
+
+
+def _describe_row(row: ComparisonRow) -> str:
+    unit = 100 if row.share else 1
+    what = f"{row.task} {row.metric}" + (f" ({row.pipeline})" if row.pipeline not in ("", "none") else "")
+    points = " points" if row.share else ""
+    return f"{what} {unit * row.difference:+.3g}{points} ({unit * row.low:+.3g} to {unit * row.high:+.3g})"

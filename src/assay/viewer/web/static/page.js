@@ -327,6 +327,7 @@ async function categories(place, query) {
     if (event.target.name) categories(place, Object.fromEntries(new FormData(event.currentTarget)));
   });
   place.replaceChildren(body);
+  focusScrollBoxes();
   document.dispatchEvent(new Event("assay:charts"));
 }
 
@@ -350,7 +351,21 @@ function selectLastDocument() {
   move(place + 1);
 }
 
+// A box that scrolls must be reachable with the keyboard.
+function focusScrollBoxes() {
+  for (const box of all(".sheet, pre.json, pre.command, .scrolls, .trace .given pre, .formula.display, .markdown table, .reading-list")) {
+    const scrolls = box.scrollWidth > box.clientWidth + 1 || box.scrollHeight > box.clientHeight + 1;
+    if (!scrolls) { if (box.dataset.scrolls) { box.removeAttribute("tabindex"); delete box.dataset.scrolls; } continue; }
+    box.tabIndex = 0;
+    box.dataset.scrolls = "1";
+  }
+}
+addEventListener("resize", focusScrollBoxes);
+document.addEventListener("toggle", focusScrollBoxes, true);
+document.addEventListener("assay:document", () => setTimeout(focusScrollBoxes, 0));
+
 function ready() {
+  focusScrollBoxes();
   selectedRow = -1;
   selectLastDocument();
   initLiveForms();

@@ -21,14 +21,10 @@ function setReading(mode, { keep = true } = {}) {
 function renderVisible(within = document) {
   if (root.dataset.reading !== "rendered") return;
   const bodies = all("[data-markdown]:not([data-done])", within).filter((body) => !body.closest("details:not([open])"));
-  return Promise.all(bodies.map((body) => renderBody(body).catch(() => { body.dataset.done = "failed"; }))).then(focusScrollBoxes);
+  return Promise.all(bodies.map((body) => renderBody(body).catch(() => { body.dataset.done = "failed"; }))).then(() => dispatchEvent(new Event("resize")));  // rendered text may need scroll boxes
 }
 
 document.addEventListener("toggle", (event) => { if (event.target.open) renderVisible(event.target); }, true);
-
-function focusScrollBoxes() {
-  for (const box of all(".formula.display, .markdown table, .lightbox-stage")) if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
-}
 
 // --- copy ------------------------------------------------------------------------------------------------
 

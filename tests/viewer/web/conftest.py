@@ -60,10 +60,20 @@ def reading_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture(scope="session")
-def reading_viewer(reading_run: Run) -> Iterator[Viewer]:
+def group_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    from tests.viewer.web.reading_runs import make_group_run
+
+    folder = tmp_path_factory.mktemp("group")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ASSAY_HOME", str(folder / "home"))
+        return make_group_run(folder)
+
+
+@pytest.fixture(scope="session")
+def reading_viewer(reading_run: Run, group_run: Run) -> Iterator[Viewer]:
     from tests.viewer.web.viewer_server import serve_runs
 
-    with serve_runs([reading_run.folder.parent]) as served:
+    with serve_runs([reading_run.folder.parent, group_run.folder.parent]) as served:
         yield served
 
 

@@ -6,13 +6,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import yaml
 from tests.dialogues import halve, write_guessing
 from tests.making import Function, make_model, write_task
 from tests.making_media import write_video
 from tests.viewer.web.sample_runs import MEDIA_HELPERS, Speaker
 
 import assay
-from assay.core.records.responses import Response
+from assay.core.records.responses import Failure, Response
 from assay.store.runs.run import Run
 
 MARKDOWN = r"""## Solution
@@ -108,3 +109,31 @@ class _Reader(Speaker):
             return "it becomes lighter"
         reasoning = REASONING if request.document == 0 else None
         return Response(request_id="", value=self._texts[request.document], reasoning=reasoning)
+
+
+def make_group_run(folder: Path) -> Run:
+    """Make a run of a group of 24 tasks with repeated answers and two kinds of failures."""
+    names = [f"subject_{n:02d}" for n in range(24)]
+    for n, name in enumerate(names):
+        rows = [
+            {"question": f"{n} {at}", "answer": "yes", "image": f"pictures/{at % 2}.png"} for at in range(6)
+        ]
+        write_task(folder / "tasks", name, rows, generation_kwargs={"temperature": 0.7, "do_sample": True})
+    group = {
+        "group": "subjects",
+        "task": names,
+        "aggregate_metric_list": [{"metric": "exact_match", "aggregation": "mean", "weight_by_size": True}],
+    }
+    (folder / "tasks" / "subjects.yaml").write_text(yaml.safe_dump(group), "utf-8")
+
+    def answer(request: Any) -> Any:
+        number = int(request.task.rpartition("_")[2])
+        if number == 3:
+            kind = "timeout" if request.document % 2 else "server error"
+            return Failure(request_id="", kind=kind, message="no reply")
+        return "yes" if request.document * 4 < number else "no"
+
+    return assay.run(
+        model=make_model(answer, name="group-model"), tasks=["subjects"], include_path=[str(folder / "tasks")],
+        repeats=2, no_cache=True, output_path=str(folder / "runs"), max_failures=1.0,
+    )  # fmt: skip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -161,11 +162,21 @@ def list_categories(columns: Columns, task: str = "") -> dict[str, dict[str, int
         codes = category.codes[rows]
         counts = np.bincount(codes[codes >= 0], minlength=len(category.values))
         listed = {value: int(counts[code]) for value, code in category.values.items() if counts[code]}
-        if len(listed) > 1 and int(counts.sum()) >= 3 * len(
-            listed
-        ):  # else nearly every document has its own value
+        is_shared = int(counts.sum()) >= 3 * len(listed)  # else nearly every document has its own value
+        if len(listed) > 1 and is_shared and not _is_media(listed):
             found[name] = dict(sorted(listed.items(), key=lambda item: (-item[1], item[0])))
     return found
+
+
+_MEDIA_VALUE = re.compile(
+    r"(?i)^(?:data:|https?://|[\[{<]|.*\.(?:png|jpe?g|gif|bmp|webp|avif|wav|mp3|flac|ogg|m4a|mp4|webm|avi|mov|mkv)$)"
+    r"|^[0-9a-f]{32,}$"
+)
+
+
+def _is_media(values: Iterable[str]) -> bool:
+    """Whether values are files, addresses, digests or structures: they name a picture, not a category."""
+    return any(_MEDIA_VALUE.match(value) for value in values)
 
 
 def compute_breakdown(columns: Columns, task: str, field: str, metric: int = 0) -> list[Breakdown]:

@@ -12,6 +12,8 @@ from assay.viewer.number_format import format_dollars, format_float
 from assay.viewer.text_tables import Column, TextTable, render_table_text
 
 __all__ = [
+    "REPEAT_TITLES",
+    "build_repeat_rows",
     "format_group_notes",
     "format_letter_notes",
     "format_notes",
@@ -22,14 +24,15 @@ __all__ = [
 ]
 
 
-def format_notes(run: Run, *, width: int = 10_000) -> list[str]:
+def format_notes(run: Run, *, width: int = 10_000, repeats: bool = True) -> list[str]:
     """Return the lines below the table: repeats, stop rules, warnings, and the usage of the model and each judge.
 
-    `width` limits the table of repeats; the other lines are not wrapped.
+    `width` limits the table of repeats; the other lines are not wrapped. `repeats`: whether to include this table; pages
+    have `build_repeat_rows`.
     """
     lines = [
         *_format_interval_methods(run),
-        *_format_repeats(run, width),
+        *(_format_repeats(run, width) if repeats else ()),
         *_format_stop_rules(run),
         *format_letter_notes(run),
         *format_server_notes(run),
@@ -283,34 +286,46 @@ _REPEAT_COLUMNS = (
     Column(title="maj@k", justify="right", fold=1, folded="maj@k {}"),
     Column(title="consistency", justify="right", fold=2, folded="consistency {}"),
 )
+REPEAT_TITLES = tuple(column.title for column in _REPEAT_COLUMNS)
+"""The columns of the table of repeated answers; the first three are texts."""
 
 
 def _format_repeats(run: Run, width: int) -> list[str]:
     """Return a table of the repeated answers, one line per task, filter and metric; empty without repeats."""
-    rows = run.facts.get("repeats") or []
+    rows = build_repeat_rows(run)
     if not rows:
         return []
     from rich.markup import escape
 
     table = TextTable(columns=_REPEAT_COLUMNS)
-    for row in _merge_equal_rows(rows):
+    for row in rows:
+        table.add_row(*map(escape, row[:3]), *row[3:])
+    return [line for line in render_table_text(table, width=width).splitlines() if line]
+
+
+def build_repeat_rows(run: Run) -> list[tuple[str, ...]]:
+    """Return the cells of `REPEAT_TITLES` for each task, filter and metric with repeated answers."""
+    found = []
+    for row in _merge_equal_rows(run.facts.get("repeats") or []):
         count, numbers = row["repeats"], row["numbers"]
         stderr = numbers["mean"]["stderr"]
-        table.add_row(
-            escape(row["task"]),
-            escape(row["pipeline"]),
-            escape(row["metric"]),
-            f"{row['documents']} × {count}",
-            _format_cell(numbers["mean"]["value"])
-            + (f" ± {_format_cell(stderr)}" if stderr is not None else ""),
-            _format_cell(row["between"]),
-            _format_cell(row["within"]),
-            *(
-                _format_cell(numbers[name]["value"]) if name in numbers else ""
-                for name in (f"pass@{count}", f"pass^{count}", f"maj@{count}", "consistency")
-            ),
+        found.append(
+            (
+                row["task"],
+                row["pipeline"],
+                row["metric"],
+                f"{row['documents']} × {count}",
+                _format_cell(numbers["mean"]["value"])
+                + (f" ± {_format_cell(stderr)}" if stderr is not None else ""),
+                _format_cell(row["between"]),
+                _format_cell(row["within"]),
+                *(
+                    _format_cell(numbers[name]["value"]) if name in numbers else ""
+                    for name in (f"pass@{count}", f"pass^{count}", f"maj@{count}", "consistency")
+                ),
+            )
         )
-    return [line for line in render_table_text(table, width=width).splitlines() if line]
+    return found
 
 
 def _merge_equal_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -53,6 +53,7 @@ STATIC_FILES = {
     "markdown.js": "text/javascript",
     "documents.js": "text/javascript",
     "documents.css": "text/css",
+    "run.js": "text/javascript",
     "icon.svg": "image/svg+xml",
     "vendor/markdown-it.min.js": "text/javascript",
     "vendor/highlight.min.js": "text/javascript",

@@ -160,3 +160,23 @@ def test_low_score_offers_wrong_answers(assay_command: Assay, make_run: MakeRun,
     called = assay_command("resume", run)
     assert f"next: `assay show {run} --wrong -n 5` shows wrong answers\n" in called.out
     assert "`assay view` shows everything in a browser" in called.out
+
+
+def test_filter_expressions_select_documents(
+    assay_command: Assay, make_run: MakeRun, workspace: Path
+) -> None:
+    write_task(workspace, filter_list=NUMBER_FILTER)
+    run = make_run("half", lambda document: document in (1, 4), "sums.yaml")
+    called = assay_command("show", run, "--where", "wrong and document>2", "--json")
+    assert [one["document"] for one in json.loads(called.out)] == [4]
+    called = assay_command("show", run, "--where", r"answer~/\d+/ and not document=0", "-n", "1")
+    assert (
+        called.err
+        == r"1 shown; 3 of 6 documents are matching `answer~/\d+/ and not document=0`; -n shows more" + "\n"
+    )
+    called = assay_command("show", run, "--where", "right and scor<1")
+    assert called.code == 2
+    assert (
+        "unknown name `scor`\n  at --where, column 11\n    right and scor<1\n              ^^^^" in called.err
+    )
+    assert "did you mean `score`?" in called.err

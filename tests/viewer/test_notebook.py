@@ -12,6 +12,7 @@ from tests.making import make_model, write_task
 
 import assay
 from assay.core.errors import InvalidOption, MissingPackage, UnknownName
+from assay.store.filters.syntax import FilterError
 from assay.viewer.notebook import ResultsText
 
 HOSTILE = ["</td><script>alert(1)</script>", "half \ud800", "3"]
@@ -122,3 +123,13 @@ def test_an_unfinished_run_has_an_html_representation(tmp_path: Path) -> None:
     journal.set_facts({"model": "m", "tasks": {}, "groups": {}, "top": []}).result()
     journal.close()
     assert "unfinished" in assay.Run(tmp_path)._repr_html_()
+
+
+def test_documents_are_selected_by_a_filter_expression(run: Any) -> None:
+    rows = list(run.documents("sums", where="level=a and not right"))
+    assert [row["doc_id"] for row in rows] == [1, 3, 5, 7, 9, 11]
+    frame = run.documents(where="right or document=4", frame="pandas")
+    assert list(frame["document"]) == [2, 4]
+    with pytest.raises(FilterError, match="unknown name `levl`") as caught:
+        run.documents(where="levl=a")
+    assert caught.value.where.startswith("where, column 1")

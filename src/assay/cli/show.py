@@ -43,11 +43,12 @@ Examples:
   assay show gsm8k --yaml
   assay show latest --wrong -n 5
   assay show latest --ending truncated --tasks gsm8k
+  assay show latest --where 'score<1 and length>400 and not truncated'
   assay show latest --document 17 --full
 """
 
 _TASK_DOCUMENTS, _RUN_DOCUMENTS = 2, 5
-_RUN_FLAGS = ("wrong", "endings", "numbers", "task_filter", "metric", "full", "scoring", "folders")
+_RUN_FLAGS = ("wrong", "endings", "where", "numbers", "task_filter", "metric", "full", "scoring", "folders")
 
 
 @click.command("show", cls=OptionsCommand, help=_HELP)
@@ -71,6 +72,12 @@ _RUN_FLAGS = ("wrong", "endings", "numbers", "task_filter", "metric", "full", "s
     multiple=True,
     metavar="ENDING",
     help="Of a run: only documents with this ending, for example `truncated` or `unparsed`; repeatable.",
+)
+@click.option(
+    "--where",
+    default="",
+    metavar="EXPRESSION",
+    help="Of a run: only documents that match a filter expression, for example `score<1 and answer~/[0-9]+/`.",
 )
 @click.option(
     "--document",
@@ -117,7 +124,7 @@ def command(
         )
         return
     about_run = {name: values.pop(name) for name in _RUN_FLAGS}
-    if any(value not in (None, False, ()) for value in about_run.values()) or (
+    if any(value not in (None, False, (), "") for value in about_run.values()) or (
         len(names) == 1 and is_run(names[0])
     ):
         _show_run(names, limit=documents or _RUN_DOCUMENTS, as_json=as_json, flags=about_run)
@@ -140,6 +147,7 @@ def _show_run(names: tuple[str, ...], *, limit: int, as_json: bool, flags: dict[
         wrong=flags["wrong"],
         endings=split_names(flags["endings"]),
         numbers=parse_document_numbers(flags["numbers"]) if flags["numbers"] else (),
+        where=flags["where"],
     )
     stored = Run(find_run_folder(names[0], flags["folders"]))
     run = stored.scored(flags["scoring"])

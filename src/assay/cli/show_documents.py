@@ -91,6 +91,8 @@ def _summarise(selection: DocumentSelection, *, shown: int, found: int, total: i
         conditions.append(f"wrong in {selection.metric}" if selection.metric else "wrong")
     if selection.endings:
         conditions.append(" or ".join(selection.endings))
+    if selection.where.strip():
+        conditions.append(f"matching `{escape_control_characters(selection.where.strip())}`")
     kind = " and ".join(conditions)
     if not found:
         return f"no document is {kind}; the run has {total}" if kind else "the run has no documents yet"

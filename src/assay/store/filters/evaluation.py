@@ -271,9 +271,9 @@ class _Evaluator:
         if info.source == "index" and info.key in _OUTCOME_CODES:
             return columns.outcome[rows] == _OUTCOME_CODES[info.key]
         if info.source == "index" and info.kind == "flag":
-            best = self._read_best_scores()
-            wanted = best if info.key == "right" else 1 - best
-            return columns.scores[0][rows] == wanted[columns.task[rows]]
+            scores = columns.scores[0][rows]
+            has_full_score = scores == self._find_full_scores()[columns.task[rows]]
+            return has_full_score if info.key == "right" else ~np.isnan(scores) & ~has_full_score
         if info.long:
             return self._stream(info, rows, bool)
         column = self.get_column(info, rows)
@@ -281,20 +281,23 @@ class _Evaluator:
             return ~np.isnan(column.numbers)
         return _select_codes(column, lambda text: text not in ("", "false", "False", "[]", "{}"))
 
-    def _read_best_scores(self) -> NDArray[np.float64]:
-        """Return the best score of each task: 1, or 0 for metrics where lower is better."""
+    def _find_full_scores(self) -> NDArray[np.float64]:
+        """Return the full score of each task: 1, or the best score if that is better; 0 if lower is better."""
+        columns = self._columns
         lower = {
             (one.task, one.pipeline, one.metric)
             for one in self._index.journal.read_estimates()
             if one.higher_is_better is False
         }
-        metrics = self._columns.metrics
-        return np.array(
-            [
-                0.0 if metrics.get(task) and (task, *metrics[task][0]) in lower else 1.0
-                for task in self._columns.tasks
-            ]
-        )
+        full = []
+        for number, task in enumerate(columns.tasks):
+            scores = columns.scores[0][columns.task == number]
+            scores = scores[~np.isnan(scores)]
+            if columns.metrics.get(task) and (task, *columns.metrics[task][0]) in lower:
+                full.append(min(0.0, float(scores.min(initial=0.0))))
+            else:
+                full.append(max(1.0, float(scores.max(initial=1.0))))
+        return np.array(full)
 
     def _compare(
         self, info: NameInfo, operator: str, value: Value, rows: Rows, column: _Column | None

@@ -57,8 +57,8 @@ def _define(
 
 _BUILT_IN = [
     _define("score", "number", "index", "score of the first metric of the task"),
-    _define("right", "flag", "index", "the best score: 1, or 0 if lower is better"),
-    _define("wrong", "flag", "index", "the worst score: 0, or 1 if lower is better"),
+    _define("right", "flag", "index", "has the full score"),
+    _define("wrong", "flag", "index", "has a score, but not the full one"),
     _define("length", "number", "index", "characters of the responses"),
     _define("ending", "text", "index", "how the document ended"),
     _define("task", "text", "index", "name of the task"),

@@ -8,6 +8,8 @@ from difflib import get_close_matches
 
 from assay.core.errors import UnknownName, UserError
 from assay.core.records.endings import ENDINGS
+from assay.store.filters.selection import select_matching_documents
+from assay.store.filters.syntax import FilterError
 from assay.store.runs.run import Run
 
 __all__ = ["DocumentSelection", "ScoreColumn", "SelectedDocument", "find_score_column", "select_documents"]
@@ -33,6 +35,9 @@ class DocumentSelection:
 
     numbers: Sequence[int] = ()
     """Only documents with one of these numbers; empty: any."""
+
+    where: str = ""
+    """Only documents that match this filter expression; empty: any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +73,7 @@ def select_documents(run: Run, selection: DocumentSelection) -> list[SelectedDoc
 
     Raises:
         UnknownName: The run has no such task, metric, ending or document.
+        FilterError: The filter expression is invalid.
     """
     tasks = _find_tasks(run, selection.tasks)
     for ending in selection.endings:
@@ -76,6 +82,8 @@ def select_documents(run: Run, selection: DocumentSelection) -> list[SelectedDoc
     found = []
     for task in tasks:
         found += _select_from_task(run, task, selection)
+    if selection.where.strip():
+        found = _keep_matching(run, found, selection.where)
     if selection.numbers:
         known = {number for task in tasks for number in run.journal.read_document_numbers(task)}
         missing = [number for number in selection.numbers if number not in known]
@@ -86,6 +94,15 @@ def select_documents(run: Run, selection: DocumentSelection) -> list[SelectedDoc
                 hint=_describe_numbers(known),
             )
     return found
+
+
+def _keep_matching(run: Run, found: Sequence[SelectedDocument], where: str) -> list[SelectedDocument]:
+    try:
+        matching = select_matching_documents(run, where)
+    except FilterError as error:
+        raise error.point_at(where) from None
+    kept = {task: set(numbers) for task, numbers in matching.items()}
+    return [one for one in found if one.number in kept.get(one.task, ())]
 
 
 def _find_tasks(run: Run, names: Sequence[str]) -> list[str]:

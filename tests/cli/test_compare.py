@@ -7,6 +7,7 @@ import pytest
 from tests.cli.conftest import Assay
 from tests.making import write_task
 
+from assay.store.runs.labels import append_label
 from assay.testing import ScriptedModel
 
 ROWS = [{"question": f"What is {n} + 1?", "answer": str(n + 1 if n < 30 else 0)} for n in range(40)]
@@ -62,3 +63,17 @@ def test_invalid_arguments_are_reported(assay_command: Assay, arguments: list[st
     called = assay_command(*arguments)
     assert called.code == 2
     assert said in called.err
+
+
+def test_runs_are_compared_by_their_labels(assay_command: Assay, two_runs: tuple[str, str]) -> None:
+    missing = assay_command("compare", *two_runs, "--labels")
+    assert missing.code == 2 and "has no labels" in missing.err
+    for n in range(20):
+        append_label(Path(two_runs[0]), "sums", n, who="ann", verdict="right")
+        append_label(Path(two_runs[1]), "sums", n, who="ann", verdict="wrong" if n % 2 else "right")
+    called = assay_command("compare", *two_runs, "--labels", "--json")
+    assert called.code == 0, called.err
+    (row,) = json.loads(called.out)[0]["rows"]
+    assert (row["metric"], row["difference"], row["documents"]) == ("human_label", -0.5, 20)
+    refused = assay_command("compare", *two_runs, "--labels", "--metric", "exact_match")
+    assert refused.code == 2 and "labels have no metric" in refused.err

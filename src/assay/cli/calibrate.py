@@ -19,10 +19,12 @@ _HELP = """Compare a judge's scores with human labels for some of the documents.
 
 Shows the agreement between judge and labels, and estimates the mean human score over all documents. The confidence
 interval is valid for any judge (PPI++) and narrower for a good one. FILE is JSONL or CSV with the columns `document`,
-`label` and, if the run has several tasks, `task`.
+`label` and, if the run has several tasks, `task`. Without --labels, the labels that people gave in `assay view` are used:
+the mean of all people, or those of one person (--labeller).
 
 \b
 Examples:
+  assay calibrate latest
   assay calibrate latest --labels labels.csv
   assay calibrate latest --labels labels.jsonl --metric correct --json
 """
@@ -31,7 +33,13 @@ Examples:
 @click.command("calibrate", help=_HELP)
 @click.argument("run")
 @click.option(
-    "--labels", type=click.Path(path_type=Path), required=True, metavar="FILE", help="File with human labels."
+    "--labels",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File with human labels. [default: the labels of the run]",
+)
+@click.option(
+    "--labeller", default="", metavar="NAME", help="Of the labels of the run, use those of one person."
 )
 @click.option(
     "--metric",
@@ -49,16 +57,26 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @in_option
 def command(
-    run: str, labels: Path, metric: str, level: float, as_json: bool, folders: tuple[str, ...]
+    run: str,
+    labels: Path | None,
+    labeller: str,
+    metric: str,
+    level: float,
+    as_json: bool,
+    folders: tuple[str, ...],
 ) -> int:
     """Run the command; its help text is above."""
-    from assay.viewer.analysis.judge_calibration import calibrate_judge, read_labels
+    from assay.core.errors import InvalidOption
+    from assay.viewer.analysis.judge_calibration import calibrate_judge, collect_run_labels, read_labels
     from assay.viewer.comparison.sources import open_source
 
-    known = read_labels(labels)
+    if labels is not None and labeller:
+        raise InvalidOption("the labels of a file have no names", where="--labeller")
+    known = None if labels is None else read_labels(labels)
     source = open_source(run, folders)
     try:
-        reports = calibrate_judge(source, known, metric, level)
+        found = collect_run_labels(source, labeller) if known is None else known
+        reports = calibrate_judge(source, found, metric, level)
     finally:
         source.close()
     if as_json:

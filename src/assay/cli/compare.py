@@ -32,6 +32,7 @@ Examples:
   assay compare base tuned
   assay compare base tuned another --tasks gsm8k --show_flips
   assay compare base tuned --by subject --plot forest.svg
+  assay compare base tuned --labels
   assay compare results/base results/tuned --metric acc_norm --json
   assay compare --models qwen3-4b qwen3-8b llama3-8b --tasks gsm8k,mmlu
 """
@@ -77,6 +78,12 @@ _MAX_SHOWN_FLIPS = 10
     metavar="KINDS",
     help="Call a run better despite these differences: prompts, judge, scoring, identity, pairing, or all.",
 )
+@click.option(
+    "--labels",
+    "by_labels",
+    is_flag=True,
+    help="Compare the human labels of the documents instead of their scores.",
+)
 @click.option("--show_flips", is_flag=True, help="List the documents whose scores differ.")
 @click.option(
     "--plot",
@@ -96,6 +103,7 @@ def command(
     correction: str,
     level: float,
     allow_mismatch: tuple[str, ...],
+    by_labels: bool,
     show_flips: bool,
     plot: Path | None,
     as_json: bool,
@@ -104,6 +112,7 @@ def command(
     """Run the command; its help text is above."""
     from assay.core.errors import InvalidOption
     from assay.viewer.comparison.conclusion import state_conclusion
+    from assay.viewer.comparison.label_scores import LabelScoreTables
     from assay.viewer.comparison.multiplicity import adjust_comparisons
     from assay.viewer.comparison.records import CompareOptions
     from assay.viewer.comparison.run_comparison import compare_sources
@@ -123,8 +132,12 @@ def command(
         flips=show_flips,
         allow=split_names(allow_mismatch),
     )
-    sources = [open_source(word, folders) for word in runs]
+    if by_labels and metrics:
+        raise InvalidOption("labels have no metric", where="--metric", hint="leave out --metric or --labels")
+    sources: list[ScoreTableSource] = [open_source(word, folders) for word in runs]
     try:
+        if by_labels:
+            sources = [LabelScoreTables(source) for source in sources]
         found = adjust_comparisons([compare_sources(sources[0], other, options) for other in sources[1:]])
         if as_json:
             print_json([{"conclusion": state_conclusion(one), **one.as_json()} for one in found])

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.viewer.exports.conftest import HOSTILE, ROWS, export_text
 
+from assay.store.runs.labels import LABELS_FILE, append_label
 from assay.viewer.exports import export
 
 
@@ -50,3 +51,21 @@ def test_parquet_has_the_same_rows_as_csv(run: Any, tmp_path: Path) -> None:
     assert table[0]["response"] == HOSTILE[0]
     assert (table[len(ROWS) - 1]["exact_match"], table[0]["acc"]) == (1.0, None)
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["x.parquet"]
+
+
+def test_labels_are_exported(run: Any, tmp_path: Path) -> None:
+    without = export_text(run, "csv").splitlines()[0]
+    append_label(run.folder, "sums", 1, who="ann", verdict="right", note="=1+1")
+    append_label(run.folder, "sums", 1, who="bob", verdict="wrong")
+    try:
+        lines = [json.loads(line) for line in export_text(run, "jsonl", ["sums"]).splitlines()]
+        assert [line["document"] for line in lines if "labels" in line] == [1]
+        assert {label["who"] for label in lines[1]["labels"]} == {"ann", "bob"}
+        rows = list(csv.DictReader(io.StringIO(export_text(run, "csv", ["sums"]))))
+        assert (rows[1]["label"], rows[1]["notes"], rows[0]["label"]) == ("0.5", "ann: =1+1", "")
+        export(run, "parquet", [], tmp_path / "labels.parquet")
+        table = pytest.importorskip("pyarrow.parquet").read_table(tmp_path / "labels.parquet")
+        assert table.column("label").to_pylist()[1] == 0.5
+    finally:
+        (run.folder / LABELS_FILE).unlink()
+    assert "notes" not in without

@@ -14,10 +14,13 @@ import numpy as np
 
 from assay.core.errors import DatasetError, UnknownName, UserError
 from assay.stats.calibration import CalibratedMean, compute_cohen_kappa, estimate_calibrated_mean
+from assay.store.documents.run_score_tables import RunScoreTables
 from assay.store.documents.score_tables import ScoreTableSource
+from assay.store.runs.labels import read_run_labels
+from assay.viewer.analysis.label_agreement import average_labels
 from assay.viewer.comparison.pairing import scores_from_column
 
-__all__ = ["JudgeCalibration", "calibrate_judge", "read_labels"]
+__all__ = ["JudgeCalibration", "calibrate_judge", "collect_run_labels", "read_labels"]
 
 _CONSISTENCY_SUFFIX = "_consistent"
 """The suffix of the metric that a comparative judge reports when it is asked in both orders."""
@@ -75,6 +78,32 @@ def read_labels(path: Path) -> dict[tuple[str, int], float]:
     if not labels:
         raise DatasetError("the file has no labels", where=str(path))
     return labels
+
+
+def collect_run_labels(source: ScoreTableSource, who: str = "") -> dict[tuple[str, int], float]:
+    """Return the labels that people gave to the documents of a run, by (task, document).
+
+    A label is the mean verdict of all people, or the verdict of one person.
+
+    Raises:
+        UserError: The run has no labels.
+        UnknownName: The person did not label any document.
+    """
+    labels = read_run_labels(source.run.folder) if isinstance(source, RunScoreTables) else []
+    if who and labels:
+        people = sorted({label.who for label in labels})
+        if who not in people:
+            raise UnknownName(
+                f"`{who}` has no labels", where="--labeller", hint=f"labels are by: {', '.join(people)}"
+            )
+        labels = [label for label in labels if label.who == who]
+    found = average_labels(labels)
+    if not found:
+        raise UserError(
+            f"`{source.name}` has no labels",
+            hint="`assay view` labels documents with the keys 1 (right) and 2 (wrong); --labels reads a file",
+        )
+    return found
 
 
 def _read_rows(path: Path, text: str) -> list[tuple[int, Mapping[str, Any]]]:

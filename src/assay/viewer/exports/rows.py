@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 from assay.core.errors import MissingPackage
 from assay.core.records.codec import to_plain
+from assay.store.runs.labels import Label, group_labels, read_run_labels
 from assay.store.runs.run import Run
 
 __all__ = [
@@ -38,15 +39,19 @@ _COLUMNS = (
     "answer",
     "fields",
 )
+_LABEL_COLUMNS = ("label", "notes")
 _BATCH_SIZE = 1000
 _FORMULA = re.compile(r"^[=+\-@\t\r]")
 _NUMBER = re.compile(r"^[+-]?\d[\d.,]*%?$")
 
 
 def write_jsonl(run: Run, tasks: Sequence[str], stream: TextIO) -> None:
-    """Write a line per document: requests, responses, answers, verdicts and outcome."""
+    """Write a line per document: requests, responses, answers, verdicts, outcome, and labels if there are any."""
+    labels = group_labels(read_run_labels(run.folder))
     for task in tasks:
         for record in run.records(task):
+            if known := labels.get((task, record["document"])):
+                record["labels"] = [label.as_json() for label in known]
             stream.write(dump_json(to_plain(record)) + "\n")
 
 
@@ -92,6 +97,8 @@ def iterate_table_rows(
     `documents`: only the documents with these numbers, by task.
     """
     metrics = list_metrics(run, tasks)
+    labels = group_labels(read_run_labels(run.folder))
+    taken = (*_COLUMNS, *(_LABEL_COLUMNS if labels else ()))
     for task in tasks:
         for record in run.records(task, None if documents is None else documents.get(task, ())):
             first = record["requests"][0] if record["requests"] else {}
@@ -126,8 +133,25 @@ def iterate_table_rows(
                 }
                 yield {
                     **{column: row[column] for column in _COLUMNS},
-                    **{metric: _to_float(scores.get(metric)) for metric in metrics if metric not in _COLUMNS},
+                    **(_describe_labels(labels.get((task, record["document"]), [])) if labels else {}),
+                    **{metric: _to_float(scores.get(metric)) for metric in metrics if metric not in taken},
                 }
+
+
+def _describe_labels(labels: Sequence[Label]) -> dict[str, Any]:
+    """Return the columns of human labels: the mean verdict, and the notes with their authors."""
+    values = [label.value for label in labels if label.value is not None]
+    return {
+        "label": sum(values) / len(values) if values else None,
+        "notes": "; ".join(f"{label.who}: {label.note}" for label in labels if label.note),
+    }
+
+
+def _list_columns(run: Run, tasks: Sequence[str]) -> list[str]:
+    """Return the names of all columns of a table; those of labels only if the run has any."""
+    labels = _LABEL_COLUMNS if read_run_labels(run.folder) else ()
+    own = (*_COLUMNS, *labels)
+    return [*own, *(name for name in list_metrics(run, tasks) if name not in own)]
 
 
 def _join_responses(requests: list[dict[str, Any]]) -> Any:
@@ -162,8 +186,7 @@ def _to_float(value: Any) -> float | None:
 
 def write_csv(run: Run, tasks: Sequence[str], stream: TextIO) -> None:
     """Write a row per document and filter; text that a spreadsheet would run as a formula is escaped."""
-    names = [*_COLUMNS, *(name for name in list_metrics(run, tasks) if name not in _COLUMNS)]
-    writer = csv.DictWriter(stream, names)
+    writer = csv.DictWriter(stream, _list_columns(run, tasks))
     writer.writeheader()
     for row in iterate_table_rows(run, tasks):
         writer.writerow({name: escape_formula(value) for name, value in row.items()})
@@ -184,9 +207,11 @@ def write_parquet(run: Run, tasks: Sequence[str], path: Path) -> None:
         import pyarrow.parquet
     except ModuleNotFoundError:
         raise MissingPackage.of("pyarrow", "the format `parquet`", extra="parquet") from None
-    metrics = [name for name in list_metrics(run, tasks) if name not in _COLUMNS]
-    kinds = {"document": pyarrow.int64(), **dict.fromkeys(metrics, pyarrow.float64())}
-    schema = pyarrow.schema([(name, kinds.get(name, pyarrow.string())) for name in (*_COLUMNS, *metrics)])
+    texts = {*_COLUMNS, "notes"} - {"document"}
+    kinds = {"document": pyarrow.int64(), **dict.fromkeys(texts, pyarrow.string())}
+    schema = pyarrow.schema(
+        [(name, kinds.get(name, pyarrow.float64())) for name in _list_columns(run, tasks)]
+    )
     rows = iterate_table_rows(run, tasks)
     with pyarrow.parquet.ParquetWriter(path, schema) as writer:
         while batch := [

@@ -15,7 +15,7 @@ from assay.core.errors import AssayError, UnknownName
 from assay.store.runs.media_files import detect_content_type, find_media_file
 from assay.store.runs.tags import write_tags
 from assay.viewer.documents import filter_trace
-from assay.viewer.web import comparison_routes, document_list_routes, rendering, run_routes
+from assay.viewer.web import comparison_routes, document_list_routes, label_routes, rendering, run_routes
 from assay.viewer.web.access_control import AccessControl
 from assay.viewer.web.background_jobs import BackgroundJobs
 from assay.viewer.web.live_updates import stream_events
@@ -52,6 +52,7 @@ def build_app(catalog: RunCatalog, *, token: str, port: int) -> AccessControl:
             Route("/media/{key}/{digest}/frames/{number:int}", _send_frame),
             Route("/runs/{key}/tags", _save_tags, methods=["POST"]),
             *document_list_routes.routes,
+            *label_routes.routes,
             *run_routes.routes,
             *comparison_routes.routes,
         ],

@@ -54,6 +54,7 @@ STATIC_FILES = {
     "documents.js": "text/javascript",
     "documents.css": "text/css",
     "run.js": "text/javascript",
+    "labels.js": "text/javascript",
     "icon.svg": "image/svg+xml",
     "vendor/markdown-it.min.js": "text/javascript",
     "vendor/highlight.min.js": "text/javascript",
@@ -134,6 +135,7 @@ def _render_reader_tags() -> Markup:
     """Return the elements of a page that shows documents."""
     tags = Markup(
         '<link rel="stylesheet" href="/static/{0}/reader.css"><script type="module" src="/static/{0}/reader.js"></script>'
+        '<link rel="stylesheet" href="/static/{0}/documents.css"><script type="module" src="/static/{0}/labels.js"></script>'
     )
     return tags.format(compute_static_version())
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
-from assay.core.errors import TaskError
+from assay.core.errors import AssayError, TaskError
 from assay.core.records.dialogues import Dialogue
 from assay.core.records.documents import Document
 from assay.core.records.messages import Media, Message, Part, Prompt, Text
@@ -109,6 +109,19 @@ class Task(TaskDocuments):
     def fewshot_pool(self) -> Sequence[Fields]:
         """The documents from which few-shot examples are drawn."""
         return self.fewshot.pool
+
+    def load_at_random(self) -> None:
+        """Load the documents in the order in which lm-eval does, for code that draws from the global generators.
+
+        lm-eval processes the examples first, even if it asks without examples, and then reads the first document.
+        """
+        process = self.spec.fewshot.process_docs or self.spec.process_docs
+        if getattr(process, "may_draw_at_random", False) and not self.spec.dialect.hides_media_columns:
+            with suppress(AssayError):  # a task without examples may name a split that does not exist
+                _ = self.fewshot_pool
+        _ = self.rows
+        with suppress(Exception):  # reported when the document is rendered
+            _ = self.shape
 
     def start_pass(self) -> RenderingPass:
         """Start a pass over the documents. Every pass gives the same requests."""

@@ -9,7 +9,10 @@ from typing import Any
 
 from assay.core.fingerprints import digest_text
 
-__all__ = ["TaskRandomState", "seed_global_generators"]
+__all__ = ["GeneratorStates", "LoadingRandomState", "TaskRandomState", "seed_global_generators"]
+
+GeneratorStates = tuple[Any, Any]
+"""The states of the global generators of Python and NumPy."""
 
 
 def seed_global_generators(seed: tuple[int | None, ...]) -> None:
@@ -21,32 +24,73 @@ def seed_global_generators(seed: tuple[int | None, ...]) -> None:
         numpy.random.seed(seed[1])
 
 
+def get_generator_states() -> GeneratorStates:
+    """Return the states of the global generators."""
+    import numpy
+
+    return random.getstate(), numpy.random.get_state()
+
+
+def set_generator_states(states: GeneratorStates) -> None:
+    """Restore the states of the global generators."""
+    import numpy
+
+    random.setstate(states[0])
+    numpy.random.set_state(states[1])
+
+
+class LoadingRandomState:
+    """The global generators while the tasks of a run load, one after the other, as in lm-eval.
+
+    lm-eval seeds the generators once. The code of a task draws where that of the task before it stopped. lm-eval itself
+    draws eight characters each time it looks up the name of a task.
+    """
+
+    _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+    def __init__(self, seed: tuple[int | None, ...]) -> None:
+        self._seed = seed
+        self._states: GeneratorStates | None = None
+
+    def start(self, names: int = 0) -> GeneratorStates:
+        """Set the generators for the next task, after lm-eval has looked up this number of names."""
+        if self._states is None:
+            seed_global_generators(self._seed)
+        else:
+            set_generator_states(self._states)
+        for _ in range(names):
+            random.choices(self._LETTERS, k=8)
+        return self.keep()
+
+    def keep(self) -> GeneratorStates:
+        """Keep the states for the task after this one."""
+        self._states = get_generator_states()
+        return self._states
+
+
 class TaskRandomState:
     """The global generators as the code of one task sees them.
 
-    Rendering draws in document order from one stream; judging starts from the document, a turn of a dialogue from that
-    turn. So a resumed run draws what an uninterrupted run draws.
+    Rendering draws in document order from one stream, which starts with `start` or else with the seed; judging starts from
+    the document, a turn of a dialogue from that turn. So a resumed run draws what an uninterrupted run draws.
     """
 
-    def __init__(self, seed: tuple[int | None, ...], task: str) -> None:
+    def __init__(self, seed: tuple[int | None, ...], task: str, start: GeneratorStates | None = None) -> None:
         self._seed = seed
         self._task = task
-        self._state: tuple[Any, Any] | None = None
+        self._state = start
 
     @contextmanager
     def continue_rendering(self) -> Iterator[None]:
         """Continue the stream where the last rendering of this task stopped."""
-        import numpy
-
         if self._state is None:
             seed_global_generators(self._seed)
         else:
-            random.setstate(self._state[0])
-            numpy.random.set_state(self._state[1])
+            set_generator_states(self._state)
         try:
             yield
         finally:
-            self._state = (random.getstate(), numpy.random.get_state())
+            self._state = get_generator_states()
 
     def seed_for_document(self, document: int) -> None:
         """Seed the generators for judging this document."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from assay.core.options.run_spec import RunSpec
 from assay.core.options.stop_rules import parse_stop_rule
 from assay.core.ports import Model, SupportsTargets
-from assay.engine.planning.records import PlannedTask
+from assay.engine.planning.records import PlannedTask, may_draw_at_random
 from assay.engine.planning.setup.oracle_targets import has_no_target
 from assay.engine.results.stop_metrics import list_stop_warnings
 from assay.scoring.result_keys import find_metrics_without_values
@@ -26,8 +26,31 @@ def collect_notes(spec: RunSpec, model: Model, tasks: Mapping[str, PlannedTask])
         *_note_unrendered_choices(tasks),
         *_note_missing_token_logprobs(spec, model),
         *_note_misspelled_metrics(spec, tasks),
+        *_note_global_randomness(tasks),
         *stops,
     ]
+
+
+def _note_global_randomness(tasks: Mapping[str, PlannedTask]) -> list[str]:
+    """Note tasks whose prompts or scores may depend on the global random generators."""
+    drawing = [name for name, planned in tasks.items() if may_draw_at_random(planned.spec)]
+    scoring = [
+        name
+        for name, planned in tasks.items()
+        if getattr(planned.spec.process_results, "may_draw_at_random", False)
+    ]
+    notes = []
+    if drawing:
+        notes.append(
+            f"{_format_names(drawing)}: the code of the task may draw from the global random generators; documents and"
+            " prompts depend on the list of tasks and on --seed, as in lm-eval"
+        )
+    if scoring:
+        notes.append(
+            f"{_format_names(scoring)}: `process_results` may draw from the global random generators; each document has"
+            " its own seed, so scores can differ from those of lm-eval"
+        )
+    return notes
 
 
 def _note_dropped_system_messages(spec: RunSpec, model: Model, tasks: Mapping[str, PlannedTask]) -> list[str]:

@@ -6,6 +6,7 @@ a model that cannot answer. Planning sends no request and loads no weights.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,7 +27,14 @@ from assay.engine.planning.manifests.run_names import (
 )
 from assay.engine.planning.notes import collect_notes
 from assay.engine.planning.option_checks import check_options, check_programs
-from assay.engine.planning.records import Plan, PlannedJudge, PlannedTask, find_functions
+from assay.engine.planning.records import (
+    Plan,
+    PlannedJudge,
+    PlannedTask,
+    count_name_lookups,
+    find_functions,
+    may_draw_at_random,
+)
 from assay.engine.planning.setup.capabilities import check_abilities
 from assay.engine.planning.setup.judge_setup import JudgeRegistry
 from assay.engine.planning.setup.model_setup import make_run_model, probe_model
@@ -42,7 +50,7 @@ from assay.tasks.letter_choices import LetterChoiceTask, add_letter_metrics, des
 from assay.tasks.prompts.field_compilers import copy_fields
 from assay.tasks.task import RenderingOptions, Task, open_task
 from assay.user_code.errors import wrap_user_errors
-from assay.user_code.random_state import seed_global_generators
+from assay.user_code.random_state import LoadingRandomState
 
 __all__ = ["check_functions", "make_plan", "plan_task_in_worker"]
 
@@ -79,11 +87,18 @@ async def make_plan(
     tasks: dict[str, PlannedTask] = {}
     programs = ProgramRunner(spec.sandbox, spec.sandbox_args, i_know=spec.i_know)
     with use_executor(programs):  # a helper may execute a program when it is imported
+        loading = LoadingRandomState(spec.seed)
+        names = count_name_lookups(selection)
         for name, task_spec in selection.tasks.items():
+            loading.start(names.get(name, 0))
             try:
-                tasks[name] = _plan_task(spec, task_spec, model, judge_registry, programs)
+                tasks[name] = _plan_task(spec, task_spec, model, judge_registry, programs, loading)
             except AssayError as error:
                 _add_error(problems, error)
+        states = loading.start(names[""])
+        for name, planned in tasks.items():
+            if may_draw_at_random(planned.spec):
+                tasks[name] = replace(planned, prompt_states=states)
     programs.close()
     if spec.samples is not None:
         for name in spec.samples:
@@ -189,10 +204,10 @@ def _plan_task(
     model: Model | None,
     judge_registry: JudgeRegistry | None,
     programs: ProgramRunner,
+    loading: LoadingRandomState,
 ) -> PlannedTask:
     """Check one task up to its first document and collect its errors."""
     problems: list[AssayError] = []
-    seed_global_generators(spec.seed)  # for each task, so that its data do not depend on the tasks before it
     try:
         check_programs(spec, task_spec, programs)
         check_functions(task_spec)
@@ -209,6 +224,10 @@ def _plan_task(
         _add_error(problems, error)
     if task is not None:
         try:
+            if may_draw_at_random(task_spec):
+                with wrap_user_errors(task.spec, timed=False):
+                    task.load_at_random()
+                loading.keep()
             document, first = _render_first_document(task)
             _check_generation_settings(task, spec)
             check_dialogue(task)
@@ -227,7 +246,15 @@ def _plan_task(
 
 def plan_task_in_worker(spec: RunSpec, task: str, model: Model, programs: ProgramRunner) -> PlannedTask:
     """Plan one task in a worker process. The driver has planned its judges."""
-    return _plan_task(spec, _select(spec, None, []).tasks[task], model, None, programs)
+    selection = _select(spec, None, [])
+    loading, names = LoadingRandomState(spec.seed), count_name_lookups(selection)
+    for name in itertools.takewhile(lambda name: name != task, selection.tasks):
+        loading.start(names.get(name, 0))
+        if may_draw_at_random(selection.tasks[name]) and may_draw_at_random(selection.tasks[task]):
+            _open_task(spec, selection.tasks[name], model).load_at_random()
+            loading.keep()
+    loading.start(names.get(task, 0))
+    return _plan_task(spec, selection.tasks[task], model, None, programs, loading)
 
 
 def _open_task(spec: RunSpec, task_spec: TaskSpec, model: Model | None) -> Task:

@@ -16,6 +16,7 @@ from assay.scoring.scorer import Scorer
 from assay.tasks.files.helper_functions import HelperFunction
 from assay.tasks.files.selection import Selection
 from assay.tasks.task import Task
+from assay.user_code.random_state import GeneratorStates
 
 __all__ = ["Plan", "PlannedJudge", "PlannedTask", "find_functions"]
 
@@ -29,6 +30,43 @@ def find_functions(value: Any) -> list[HelperFunction]:
     if isinstance(value, (list, tuple)):
         return [function for item in value for function in find_functions(item)]
     return []
+
+
+_SCORING_KEYS = frozenset(("process_results", "metric_list", "filter_list"))
+
+
+def may_draw_at_random(spec: TaskSpec) -> bool:
+    """Whether the code that loads and renders documents may draw from the global random generators."""
+    if spec.config.get("class") is not None:
+        return False
+    config = {key: value for key, value in spec.config.items() if key not in _SCORING_KEYS}
+    return any(function.may_draw_at_random for function in find_functions(config))
+
+
+def count_name_lookups(selection: Selection) -> dict[str, int]:
+    """Return how often lm-eval looks up names before it loads each task, and, under an empty name, before the prompts.
+
+    Each lookup draws from Python's global generator. lm-eval builds the members of a group and then looks up the name of
+    each task among them twice. After the last task it looks up the names of all tasks again.
+    """
+    before: dict[str, int] = {}
+    waiting = 0
+
+    def visit(name: str) -> None:
+        nonlocal waiting
+        group = selection.groups.get(name)
+        if group is None:
+            before[name], waiting = waiting, 0
+            return
+        for member in group.members:
+            visit(member)
+        waiting += 2 * sum(member not in selection.groups for member in group.members)
+
+    for name in selection.requested:
+        visit(name)
+    alone = sum(name not in selection.groups for name in selection.requested)
+    before[""] = waiting + 3 * alone + 2 * (len(selection.tasks) - alone)
+    return before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +95,9 @@ class PlannedTask:
 
     data_digest: str = ""
     """Changes with the documents and the few-shot documents."""
+
+    prompt_states: GeneratorStates | None = None
+    """The global random generators before the first prompt, if the code of the task may use them; None: the seed."""
 
     @property
     def spec(self) -> TaskSpec:

@@ -211,7 +211,8 @@ def _compare_task(plan: Plan, planned: PlannedTask, run: Run) -> _TaskDifference
 
 def _render_documents(plan: Plan, planned: PlannedTask) -> Iterator[tuple[Document, Any, Any]]:
     """Yield (document, target, requests) as a run renders them; an error text instead of requests that fail."""
-    task, random_state = planned.task, TaskRandomState(plan.spec.seed, planned.task.name)
+    task = planned.task
+    random_state = TaskRandomState(plan.spec.seed, task.name, planned.prompt_states)
     rendering, documents = task.start_pass(), iter(task.documents())
     digest = plan.model_digest
     while batch := list(islice(documents, _BATCH_SIZE)):

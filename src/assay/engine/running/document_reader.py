@@ -63,7 +63,9 @@ def _read_pass(
     """Read all documents once. Skipped ones still advance the few-shot sampler, so that the others get the same prompts."""
     rendering, digest = planned.task.start_pass(), plan.model_digest
     documents = iter(planned.task.documents())
-    random_state = TaskRandomState(plan.spec.seed, planned.task.name) if planned.has_user_code else None
+    random_state = None
+    if planned.has_user_code:
+        random_state = TaskRandomState(plan.spec.seed, planned.task.name, planned.prompt_states)
     size = FIRST_MEDIA_CHUNK_SIZE if planned.task.has_media else CHUNK_SIZE
     left = None if selected is None else len(selected)
     is_resumed = bool(finished)

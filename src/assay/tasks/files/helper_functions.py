@@ -9,13 +9,14 @@ import importlib
 import importlib.util
 import inspect
 import itertools
+import random
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, Protocol
 
 from assay.core.entry_points import find_entry_points
@@ -82,6 +83,15 @@ class HelperFunction:
     def value(self) -> Any:
         """Return the referenced object, which may be data: `dataset_kwargs` may refer to dataset features."""
         return self._resolve() if self._function is None else self._function
+
+    @property
+    def may_draw_at_random(self) -> bool:
+        """Whether the function, or a function of its file that it calls, uses the module `random` or `numpy.random`."""
+        try:
+            function = inspect.unwrap(self.load())
+        except Exception:  # noqa: BLE001 - the error is reported where the function is called
+            return False
+        return _uses_random_module(function)
 
     def with_own_module(self) -> HelperFunction:
         """Return the same reference with a module of its own."""
@@ -204,6 +214,25 @@ def import_helper_file(path: Path, *, where: str) -> ModuleType:
         AssayError: The file fails on import, or needs a package that is not installed.
     """
     return HelperFunction(f"{path.stem}.{path.stem}", path.parent, where)._import_module(path.stem)
+
+
+def _uses_random_module(function: Any) -> bool:
+    """Search the compiled code of a function and of the functions of its module that it names."""
+    names = getattr(function, "__globals__", {})
+    waiting, seen = [getattr(function, "__code__", None)], set()
+    while waiting:
+        code = waiting.pop()
+        if code is None or code in seen:
+            continue
+        seen.add(code)
+        waiting += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+        for name in code.co_names:
+            value = names.get(name)
+            if name == "random" or isinstance(getattr(value, "__self__", None), random.Random):
+                return True
+            if getattr(value, "__module__", None) == names.get("__name__"):
+                waiting.append(getattr(value, "__code__", None))
+    return False
 
 
 def load_module(path: Path) -> ModuleType:

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import shlex
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from assay.core.records.verdicts import Estimate
     from assay.engine.planning.records import Plan
 
-__all__ = ["announce_run", "get_command_line", "report_run", "start_logging"]
+__all__ = ["announce_run", "get_command_line", "report_run", "set_results_printer", "start_logging"]
 
 _MAX_REASONS = 3
 """Maximum number of reasons shown per task."""
@@ -148,8 +149,20 @@ def report_run(run: Run, *, as_json: bool, max_failures: float | None = None) ->
     check_failures(run, stored_limit if max_failures is None else max_failures)
 
 
+_printers: list[Callable[[Run], None]] = []
+
+
+def set_results_printer(printer: Callable[[Run], None]) -> None:
+    """Print results with another function, for commands that imitate another harness."""
+    _printers[:] = [printer]
+
+
 def print_run(run: Run) -> None:
     """Print the result table, the run folder, and why documents have no score."""
+    if _printers:
+        _printers[0](run)
+        _print_reasons(run)
+        return
     from assay.cli.tables import echo_wrapped, get_terminal_width, print_table
     from assay.viewer.results.notes import format_notes
     from assay.viewer.terminal.results_table import build_results_table

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from assay.core.errors import InvalidOption
 from assay_compat.commands.translation import (
@@ -11,6 +12,7 @@ from assay_compat.commands.translation import (
     Flag,
     Translation,
     add_default_model,
+    format_help,
     ignored_flag,
     run_translated,
     same_flag,
@@ -19,7 +21,7 @@ from assay_compat.commands.translation import (
     translate,
 )
 
-__all__ = ["FLAGS", "main", "translate_command"]
+__all__ = ["FLAGS", "main", "print_results", "translate_command"]
 
 FLAGS: tuple[Flag, ...] = (
     same_flag("--config", "-C"),
@@ -42,12 +44,36 @@ FLAGS: tuple[Flag, ...] = (
     *SHARED_FLAGS,
 )
 
+_DESCRIPTION = """Evaluate a model on tasks. Assay runs the command.
+
+commands:
+  lm_eval run [OPTIONS]          evaluate (the default command)
+  lm_eval ls [tasks|groups|tags] list names
+  lm_eval validate --tasks NAMES check task files"""
+
 _LISTINGS = {"list": "tasks", "list_groups": "groups", "list_subtasks": "tasks", "list_tags": "tags"}
 
 
 def main() -> NoReturn:
     """Run the command line of this process."""
-    run_translated(translate_command)
+    run_translated(translate_command, print_results)
+
+
+def print_results(run: Any) -> None:
+    """Print the results of a run as lm-eval does: one table of tasks and one of groups."""
+    from assay.viewer.exports.lm_eval import build_results
+    from assay_compat.commands.results_table import make_table
+
+    results = build_results(run)
+    shown = run.facts["spec"]
+    arguments = ",".join(f"{key}={value}" for key, value in (shown.get("model_args") or {}).items())
+    sys.stdout.write(
+        f"{shown['model']} ({arguments}), gen_kwargs: ({shown.get('gen_kwargs') or None}), limit: {shown.get('limit')},"
+        f" num_fewshot: {shown.get('num_fewshot')}, batch_size: {shown.get('batch_size')}\n"
+    )
+    sys.stdout.write(make_table(results) + "\n")
+    if results.get("groups"):
+        sys.stdout.write(make_table(results, "groups") + "\n")
 
 
 def translate_command(arguments: Sequence[str]) -> Translation:
@@ -61,7 +87,7 @@ def translate_command(arguments: Sequence[str]) -> Translation:
     if first == "run":
         words = words[1:]
     if {"-h", "--help"} & set(words):
-        return Translation(["run", "--help"])
+        return Translation([], help_text=format_help("lm_eval run", FLAGS, _DESCRIPTION))
     translated = translate("lm_eval", FLAGS, words)
     tasks = translated.given.get("tasks")
     if tasks and tasks[0] in _LISTINGS:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from assay.core.errors import InvalidOption
 from assay_compat.commands.translation import (
@@ -12,6 +13,7 @@ from assay_compat.commands.translation import (
     Flag,
     Translation,
     add_default_model,
+    format_help,
     ignored_flag,
     run_translated,
     same_flag,
@@ -19,7 +21,7 @@ from assay_compat.commands.translation import (
     translate,
 )
 
-__all__ = ["FLAGS", "main", "translate_command"]
+__all__ = ["FLAGS", "main", "print_results", "translate_command"]
 
 _POWER_HINT = "use `assay power` for power analysis"
 
@@ -27,6 +29,14 @@ _POWER_HINT = "use `assay power` for power analysis"
 def _translate_limit(value: str) -> list[str]:
     return [] if value.strip() in ("-1", "-1.0") else ["--limit", value]
 
+
+_DESCRIPTION = """Evaluate a model on tasks. Assay runs the command.
+
+commands:
+  lmms_eval eval [OPTIONS]              evaluate (the default command)
+  lmms_eval tasks [list|groups|tags]    list names
+  lmms_eval models                      list models
+  lmms_eval version                     show the version"""
 
 FLAGS: tuple[Flag, ...] = (
     same_flag("--config"),
@@ -71,7 +81,21 @@ FLAGS: tuple[Flag, ...] = (
 
 def main() -> NoReturn:
     """Run the command line of this process."""
-    run_translated(translate_command)
+    run_translated(translate_command, print_results)
+
+
+def print_results(run: Any) -> None:
+    """Print lmms-eval's table, and write the results under lmms-eval's file names if there is an output path."""
+    from assay.viewer.exports.lmms_eval import write_lmms_eval
+    from assay_compat.commands import lm_eval
+
+    lm_eval.print_results(run)
+    options = run.facts["spec"]
+    if options.get("output_path"):
+        results, *samples = write_lmms_eval(run, list(run.tasks), Path(options["output_path"]))
+        sys.stdout.write(f"results   {results}\n")
+        for file in samples if not options.get("log_samples") else ():
+            file.unlink()
 
 
 def translate_command(arguments: Sequence[str]) -> Translation:
@@ -95,7 +119,7 @@ def translate_command(arguments: Sequence[str]) -> Translation:
                 f"unsupported command `lmms-eval {first}`", hint="`assay --help` lists the commands of Assay"
             )
     if not words or {"-h", "--help"} & set(words):
-        return Translation(["run", "--help"])
+        return Translation([], help_text=format_help("lmms_eval eval", FLAGS, _DESCRIPTION))
     translated = translate("lmms_eval", FLAGS, words)
     listed = str(translated.given.get("tasks", ""))
     if listed in ("list", "list_groups", "list_tags", "list_subtasks"):

@@ -1,12 +1,16 @@
-"""The Python API of lm-eval and lmms-eval for scripts: `simple_evaluate` and `TaskManager`."""
+"""The Python API of lm-eval and lmms-eval for scripts: `simple_evaluate`, `evaluate` and `TaskManager`."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from assay.core.errors import InvalidOption
+from assay.tasks.files.index import TaskIndex, find_task_roots
+from assay_compat.commands.model_references import ModelReference
+from assay_compat.commands.script_tasks import find_task_words, load_tasks
 
 __all__ = ["TaskManager", "evaluate", "get_task_dict", "simple_evaluate"]
 
@@ -38,14 +42,72 @@ class TaskManager:
         self.include_path = (
             [include_path] if isinstance(include_path, str) else list(map(str, include_path or ()))
         )
+        self.include_defaults = include_defaults
         self.metadata = dict(metadata or {})
+
+    @property
+    def index(self) -> TaskIndex:
+        """Every task, group and tag that names can refer to."""
+        return TaskIndex.build(find_task_roots(self.include_path))
+
+    def _list(self, *kinds: Any) -> list[str]:
+        if self.include_defaults:
+            return self.index.names(*kinds)
+        return TaskIndex.build([Path(folder) for folder in self.include_path]).names(*kinds)
 
     @property
     def all_tasks(self) -> list[str]:
         """The names of all tasks, groups and tags."""
-        from assay.tasks.files.index import TaskIndex, find_task_roots
+        return self._list()
 
-        return TaskIndex.build(find_task_roots(self.include_path)).names()
+    @property
+    def all_subtasks(self) -> list[str]:
+        """The names of all tasks."""
+        return self._list("task")
+
+    @property
+    def all_groups(self) -> list[str]:
+        """The names of all groups."""
+        return self._list("group")
+
+    @property
+    def all_tags(self) -> list[str]:
+        """The names of all tags."""
+        return self._list("tag")
+
+    @property
+    def task_index(self) -> dict[str, dict[str, Any]]:
+        """Kind, file and members of each name."""
+        entries = self.index.entries
+        return {
+            name: {
+                "type": entries[name].kind,
+                "yaml_path": entries[name].file or -1,
+                "task": list(entries[name].members) or -1,
+            }
+            for name in self.all_tasks
+        }
+
+    def list_all_tasks(
+        self, list_groups: bool = True, list_tags: bool = True, list_subtasks: bool = True
+    ) -> str:
+        """Return Markdown tables of the groups, tags and tasks."""
+        parts = []
+        for title, wanted, kind in (
+            ("Group", list_groups, "group"),
+            ("Tag", list_tags, "tag"),
+            ("Task", list_subtasks, "task"),
+        ):
+            if wanted:
+                names = self._list(kind)
+                width = max([len(title), *map(len, names)])
+                rows = [
+                    f"|{title.ljust(width)}|",
+                    f"|{'-' * width}|",
+                    *(f"|{name.ljust(width)}|" for name in names),
+                ]
+                parts.append("\n".join(rows) + "\n")
+        return "\n".join(parts)
 
     def match_tasks(self, task_list: Iterable[str]) -> list[str]:
         """Return the names that match a list of globs."""
@@ -53,6 +115,23 @@ class TaskManager:
 
         patterns = list(task_list)
         return [name for name in self.all_tasks if any(fnmatchcase(name, pattern) for pattern in patterns)]
+
+    def _get_config(self, name: str) -> dict[str, Any]:
+        """Return the keys of a task or group file after its includes, without loading data."""
+        from assay.tasks.files.yaml_reader import read_task_file
+
+        entry = self.index.entries.get(name)
+        return dict(read_task_file(entry.path).config) if entry is not None and entry.path is not None else {}
+
+    def load(self, task_list: Any) -> dict[str, Any]:
+        """Return task objects by name, and the groups: `{"tasks": …, "groups": …, "group_map": …}`."""
+        listed = _to_list(task_list)
+        tasks, groups = load_tasks(listed, self.index, self.metadata)
+        return {"tasks": tasks, "groups": groups, "group_map": groups}
+
+    def load_task_or_group(self, task_list: Any) -> dict[str, Any]:
+        """Return task objects by name; those of a group below the name of the group."""
+        return get_task_dict(task_list, self)
 
 
 def simple_evaluate(
@@ -76,10 +155,15 @@ def simple_evaluate(
     from assay.viewer.exports.lm_eval import build_results, iterate_samples
 
     settings = _translate_options(options)
+    if isinstance(model, ModelReference):
+        settings = {**model.options, **settings}
+        model, model_args = model.name, model.arguments
     settings["model"] = model if isinstance(model, str) else _wrap_model(model, settings)
     if model_args and isinstance(model, str):
         settings["model_args"] = model_args
-    settings["tasks"] = _validate_tasks(tasks)
+    settings["tasks"] = _find_words(tasks, task_manager or TaskManager())
+    if any(not isinstance(task, str) for task in _to_list(tasks)):
+        settings["allow_data_outside"] = True  # the script defines the task, so its author chose the data
     if limit is not None and limit != -1:
         settings["limit"] = limit
     if fewshot_as_multiturn and not settings.get("apply_chat_template"):
@@ -101,18 +185,44 @@ def simple_evaluate(
 
 
 def get_task_dict(
-    task_name_list: str | Iterable[Any], task_manager: TaskManager | None = None, task_type: str = ""
+    task_name_list: Any, task_manager: TaskManager | None = None, task_type: str = ""
 ) -> dict[str, Any]:
-    """Return the tasks for `evaluate`, by name, with the index that they come from."""
-    names = _validate_tasks(task_name_list)
-    return {name: task_manager or TaskManager() for name in names}
+    """Return task objects by name for `evaluate`; those of a group below the name of the group."""
+    manager = task_manager or TaskManager()
+    listed = _to_list(task_name_list)
+    found: dict[str, Any] = {}
+    for item in listed:
+        tasks, groups = load_tasks([item], manager.index, manager.metadata)
+        inside = {member for members in groups.values() for member in members}
+        outer = [name for name in groups if name not in inside]
+        found.update({outer[0]: tasks} if outer else tasks)
+    return found
 
 
 def evaluate(lm: Any, task_dict: Mapping[str, Any], **options: Any) -> dict[str, Any]:
-    """Evaluate a model object on the tasks of `get_task_dict`; return results with the keys of lm-eval."""
-    managers = [value for value in task_dict.values() if isinstance(value, TaskManager)]
-    manager = managers[0] if managers else None
-    return simple_evaluate(lm, tasks=list(task_dict), task_manager=manager, **options)
+    """Evaluate a model object on the tasks of `get_task_dict` or `TaskManager.load`; return results as lm-eval does."""
+    return simple_evaluate(lm, tasks=_find_requested(task_dict), **options)
+
+
+def _find_requested(task_dict: Mapping[str, Any]) -> list[Any]:
+    """Return what to run: groups as a whole unless the script changed one of their tasks."""
+    if "tasks" in task_dict and "groups" in task_dict:
+        inside = {member for members in task_dict["groups"].values() for member in members}
+        tasks = {name: task for name, task in task_dict["tasks"].items() if name not in inside}
+        outer = [name for name in task_dict["groups"] if name not in inside]
+        return [*outer, *tasks.values()]
+    wanted: list[Any] = []
+    for name, value in task_dict.items():
+        if isinstance(value, Mapping):
+            changed = any(getattr(task, "changes", None) for task in value.values())
+            wanted += list(value.values()) if changed else [str(name)]
+        else:
+            wanted.append(value if value is not None else name)
+    return wanted
+
+
+def _to_list(tasks: Any) -> list[Any]:
+    return [tasks] if isinstance(tasks, (str, Mapping)) else list(tasks or ())
 
 
 def _translate_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,20 +256,15 @@ def _translate_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _validate_tasks(tasks: Iterable[Any] | str | None) -> list[str]:
-    names = [tasks] if isinstance(tasks, str) else list(tasks or ())
-    if not names:
+def _find_words(tasks: Any, manager: TaskManager) -> list[str]:
+    listed = _to_list(tasks)
+    if not listed:
         raise InvalidOption(
             "missing argument: tasks", where="simple_evaluate", hint='pass tasks=["arc_easy"]'
         )
-    for name in names:
-        if not isinstance(name, str):
-            raise InvalidOption(
-                f"a task must be a name or a YAML file, not {type(name).__name__}",
-                where="simple_evaluate",
-                hint="write the task to a YAML file",
-            )
-    return [str(name) for name in names]
+    return (
+        find_task_words(listed, manager.index) if any(not isinstance(one, str) for one in listed) else listed
+    )
 
 
 def _wrap_model(model: Any, settings: dict[str, Any]) -> Any:

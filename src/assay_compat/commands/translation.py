@@ -5,17 +5,19 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NoReturn
 
 from assay.core.errors import AssayError, InvalidOption
+from assay.core.options.run_spec import RunSpec
 
 __all__ = [
     "Flag",
     "SHARED_FLAGS",
     "Translation",
     "add_default_model",
+    "format_help",
     "ignored_flag",
     "run_translated",
     "same_flag",
@@ -51,6 +53,9 @@ class Translation:
     notes: list[str] = field(default_factory=list)
     given: dict[str, Any] = field(default_factory=dict)
     """The parsed flags by their original name."""
+
+    help_text: str = ""
+    """Text to print in place of a command."""
 
 
 def same_flag(*names: str, kind: str = "one", to: str = "") -> Flag:
@@ -126,6 +131,27 @@ def translate(program: str, flags: Iterable[Flag], arguments: Sequence[str]) -> 
     return translated
 
 
+def format_help(program: str, flags: Iterable[Flag], description: str) -> str:
+    """Return the help text of another harness's command: its flags, and what they do in Assay."""
+    parser = argparse.ArgumentParser(
+        prog=program, description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    about = {one.name: one.metadata["option"].help for one in fields(RunSpec)}
+    for flag in flags:
+        known = about.get(flag.key, "")
+        text = known or _explain(flag)
+        parser.add_argument(*flag.names, help=text.replace("%", "%%"), **_ARGUMENT_KINDS[flag.kind])
+    return parser.format_help()
+
+
+def _explain(flag: Flag) -> str:
+    """Return what a flag without an option of the same name does."""
+    result = flag.translator(True if flag.kind == "switch" else ["…"] if flag.kind == "many" else "…")
+    if isinstance(result, str):
+        return f"No effect: {result}."
+    return f"The same as `{' '.join(result)}`." if result else ""
+
+
 _ARGUMENT_KINDS: dict[str, dict[str, Any]] = {
     "one": {},
     "many": {"nargs": "*"},
@@ -165,16 +191,25 @@ SHARED_FLAGS: tuple[Flag, ...] = (
 """Flags with the same name and meaning in lm-eval and lmms-eval."""
 
 
-def run_translated(translate_command: Callable[[Sequence[str]], Translation]) -> NoReturn:
-    """Translate the command line of this process, run it with Assay, and exit."""
+def run_translated(
+    translate_command: Callable[[Sequence[str]], Translation],
+    print_results: Callable[[Any], None] | None = None,
+) -> NoReturn:
+    """Translate the command line of this process, run it with Assay, and exit. `print_results` prints the run's results."""
     from assay.cli import main
     from assay.cli.app import print_error
+    from assay.cli.run_output import set_results_printer
 
+    if print_results is not None:
+        set_results_printer(print_results)
     try:
         translated = translate_command(sys.argv[1:])
     except AssayError as error:
         print_error(error)
         sys.exit(error.exit_code)
+    if translated.help_text:
+        sys.stdout.write(translated.help_text)
+        sys.exit(0)
     for note in translated.notes:
         sys.stderr.write(f"note: {note}\n")
     main(translated.arguments)

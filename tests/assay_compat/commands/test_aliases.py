@@ -98,7 +98,16 @@ def test_a_new_task_runs_with_the_command_of_the_guide(workspace: Path, source: 
     words = command.replace("qwen2_5_vl", "embedded").split()[2:]
     done = run(workspace, *words)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"my_task .*accuracy .* 3 +0 +0", done.stdout), done.stdout
+    assert re.search(r"\|my_task\|.*\|accuracy\|↑ ", done.stdout), done.stdout
+
+
+def test_commands_print_the_table_and_write_the_files_of_the_harness(workspace: Path) -> None:
+    words = ["--model", "embedded", "--tasks", "quickstart_copy", "--limit", "2", "--output_path", "out"]
+    done = run(workspace, "lmms_eval", *words, "--log_samples")
+    assert done.returncode == 0, done.stderr
+    assert "|     Tasks     |Version|Filter|n-shot|   Metric  |" in done.stdout, done.stdout
+    names = [re.sub(r"\d{8}_\d{6}", "DATE", path.name) for path in (workspace / "out").rglob("2*")]
+    assert {"DATE_results.json", "DATE_samples_quickstart_copy.jsonl"} <= set(names)
 
 
 def test_functions_have_upstream_names(workspace: Path) -> None:

@@ -7,7 +7,10 @@ import pytest
 from tests.making import write_task
 
 from assay.core.errors import InvalidOption
-from assay_compat.commands.script_api import TaskManager, simple_evaluate
+from assay_compat.commands.evaluator_config import EvaluatorConfig
+from assay_compat.commands.model_references import HFLM, VLLM
+from assay_compat.commands.script_api import TaskManager, evaluate, get_task_dict, simple_evaluate
+from assay_compat.lm_eval_task_bases import ConfigurableTask
 
 ROWS = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(4)]
 
@@ -86,7 +89,8 @@ def test_likelihood_requests_call_loglikelihood(workspace: Path) -> None:
     ("arguments", "what"),
     [
         ({"model": "embedded"}, "missing argument: tasks"),
-        ({"model": "embedded", "tasks": [{"task": "x"}]}, "not dict"),
+        ({"model": "embedded", "tasks": [5]}, "not int"),
+        ({"model": "embedded", "tasks": [{"dataset_path": "x"}]}, "needs `task: NAME`"),
         ({"model": "embedded", "tasks": ["x"], "wrong": 1}, "unknown argument `wrong`"),
         ({"model": object(), "tasks": ["x"]}, "object is not a model"),
     ],
@@ -100,3 +104,111 @@ def test_tasks_are_listed_and_matched() -> None:
     manager = TaskManager()
     assert "quickstart_addition" in manager.all_tasks
     assert manager.match_tasks(["quickstart_add*"]) == ["quickstart_addition"]
+
+
+# --- tasks that a script defines -----------------------------------------------------------------------
+
+
+def ask(document: dict[str, Any]) -> str:
+    return f"What is {document['question'].split()[2]} + 1 ?"
+
+
+@pytest.fixture
+def inline(workspace: Path) -> dict[str, Any]:
+    """A task as a dictionary, with a function of the script."""
+    write_task(workspace / "tasks", "sums", ROWS)
+    return {
+        "task": "inline_sums",
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": {"test": "tasks/sums.jsonl"}},
+        "test_split": "test",
+        "output_type": "generate_until",
+        "doc_to_text": ask,
+        "doc_to_target": "answer",
+        "metric_list": [{"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}],
+    }
+
+
+def test_a_task_may_be_a_dictionary_with_functions(inline: dict[str, Any], workspace: Path) -> None:
+    results = simple_evaluate(
+        Adder(), tasks=[inline, {"task": "quickstart_addition", "num_fewshot": 2}], limit=3
+    )
+    assert results["results"]["inline_sums"]["exact_match,none"] == 1.0
+    assert results["samples"]["inline_sums"][0]["arguments"]["gen_args_0"]["arg_0"] == "What is 0 + 1 ?"
+    assert results["n-shot"] == {"inline_sums": 0, "quickstart_addition": 2}
+    again = simple_evaluate(Adder(), tasks=[inline], limit=3)
+    assert again["results"]["inline_sums"] == results["results"]["inline_sums"]
+
+
+def test_task_objects_have_documents_and_configuration_and_can_be_changed(
+    inline: dict[str, Any], workspace: Path
+) -> None:
+    manager = TaskManager(include_path=str(workspace / "tasks"))
+    tasks = get_task_dict(["sums", "quickstart", inline], task_manager=manager)
+    assert list(tasks["quickstart"])[:1] == ["quickstart_addition"]
+    task = tasks["sums"]
+    assert (task.config.output_type, task.get_config("test_split"), task.VERSION) == (
+        "generate_until",
+        "test",
+        1.0,
+    )
+    assert task.has_test_docs() and not task.has_training_docs()
+    assert [task.doc_to_target(row) for row in task.test_docs()] == [row["answer"] for row in task.eval_docs]
+    del tasks["quickstart"]
+    task.set_config("generation_kwargs", {"until": ["stop"]})
+    results = evaluate(Adder(), task_dict=tasks, limit=2)
+    assert results["samples"]["sums"][0]["arguments"]["gen_args_0"]["arg_1"] == {"until": ["stop"]}
+    assert results["results"]["inline_sums"]["exact_match,none"] == 1.0
+
+
+def test_loaded_tasks_are_evaluated_with_their_groups(workspace: Path) -> None:
+    write_task(workspace / "tasks", "sums", ROWS)
+    write_task(workspace / "tasks", "more", ROWS)
+    group = "group: both\ntask: [sums, more]\naggregate_metric_list: [{metric: exact_match}]\n"
+    (workspace / "tasks" / "both.yaml").write_text(group)
+    manager = TaskManager(include_path=str(workspace / "tasks"), include_defaults=False)
+    assert (manager.all_subtasks, manager.all_groups) == (["more", "sums"], ["both"])
+    assert manager._get_config("both")["task"] == ["sums", "more"]
+    assert "|both |" in manager.list_all_tasks()
+    loaded = manager.load("both")
+    assert list(loaded["tasks"]) == ["sums", "more"] and loaded["group_map"] == {"both": ["sums", "more"]}
+    results = evaluate(Adder(), loaded, task_manager=manager)
+    assert results["groups"]["both"]["exact_match,none"] == 1.0
+
+
+def test_a_task_may_be_an_object_of_a_class(inline: dict[str, Any], workspace: Path) -> None:
+    del inline["task"]
+
+    class Sums(ConfigurableTask):
+        def doc_to_target(self, doc: Any) -> str:
+            return str(doc["answer"])
+
+    results = simple_evaluate(Adder(), tasks=[Sums(config={**inline, "task": "class_sums"})], limit=2)
+    assert results["results"]["class_sums"]["exact_match,none"] == 1.0
+    plain = simple_evaluate(Adder(), tasks=[ConfigurableTask(config={**inline, "task": "plain"})], limit=2)
+    assert plain["results"]["plain"]["exact_match,none"] == 1.0
+
+
+def test_the_configuration_of_an_evaluation_is_read_from_a_file(workspace: Path) -> None:
+    path = workspace / "config.yaml"
+    path.write_text("model: embedded\nmodel_args: a=1,b=x\ntasks: quickstart_c*,quickstart_facts\nlimit: 2\n")
+    config = EvaluatorConfig.from_config(path)
+    manager = config.process_tasks()
+    assert (config.model_args, config.tasks) == ({"a": 1, "b": "x"}, ["quickstart_copy", "quickstart_facts"])
+    results = simple_evaluate(config.model, tasks=config.tasks, limit=config.limit, task_manager=manager)
+    assert list(results["results"]) == config.tasks
+    path.write_text("modle: embedded\n")
+    with pytest.raises(InvalidOption, match="unknown key `modle`"):
+        EvaluatorConfig.from_config(path)
+
+
+def test_a_model_class_without_the_package_stands_for_a_model() -> None:
+    model = HFLM("gpt2", batch_size=16, dtype="float32")
+    assert (model.name, model.arguments, model.options) == (
+        "hf",
+        {"pretrained": "gpt2", "dtype": "float32"},
+        {"batch_size": 16},
+    )
+    assert VLLM.create_from_arg_string("pretrained=gpt2").arguments == {"pretrained": "gpt2"}
+    with pytest.raises(InvalidOption, match="name or folder of a checkpoint"):
+        HFLM(pretrained=object())

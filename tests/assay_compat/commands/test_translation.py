@@ -34,7 +34,6 @@ from assay_compat.commands import lm_eval, lmms_eval
         ("--tasks list_groups", "ls groups"),
         ("ls subtasks", "ls tasks"),
         ("validate --tasks a,b --include_path mine", "check a b --include_path mine"),
-        ("--help", "run --help"),
     ],
 )
 def test_lm_eval_command_is_translated(given: str, words: str) -> None:
@@ -107,3 +106,11 @@ def test_tasks_of_a_checkout_are_found(workspace: Path) -> None:
         "--include_path",
         ".",
     ]
+
+
+def test_help_lists_the_flags_of_the_harness() -> None:
+    text = lm_eval.translate_command(["--help"]).help_text
+    assert "usage: lm_eval run" in text and "--wandb_config_args" in text and "--mc_as_generation" not in text
+    assert "No effect: requests are rebuilt for each run." in " ".join(text.split())
+    other = lmms_eval.translate_command(["eval", "--help"]).help_text
+    assert "usage: lmms_eval eval" in other and "--process_with_media" in other

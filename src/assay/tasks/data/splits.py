@@ -20,7 +20,7 @@ from assay.tasks.data.hf_datasets import load_hf_dataset
 from assay.tasks.data.local_files import SUFFIXES, read_files
 from assay.tasks.data.rows import Rows, Split
 
-__all__ = ["load_splits"]
+__all__ = ["load_splits", "resolve_data_paths"]
 
 _FILE_LOADERS = frozenset(
     "arrow audiofolder csv imagefolder json pandas parquet text videofolder webdataset xml".split()
@@ -55,11 +55,11 @@ def load_splits(
         if files is not None:
             return {name: read_files(paths) for name, paths in files.items()}
     if spec.dataset_path in _FILE_LOADERS:
-        spec = replace(spec, dataset_kwargs=_resolve_relative_paths(spec))
+        spec = replace(spec, dataset_kwargs=resolve_data_paths(spec))
     return load_hf_dataset(spec, data_root=data_root, trust_remote_code=trust_remote_code)
 
 
-def _resolve_relative_paths(spec: TaskSpec) -> dict[str, Any]:
+def resolve_data_paths(spec: TaskSpec) -> dict[str, Any]:
     """Return `dataset_kwargs` in which `data_dir` and `data_files` that exist beside the task file are absolute.
 
     Other relative paths stay as they are: the `datasets` library looks for them in the working directory.

@@ -15,6 +15,8 @@ __all__ = [
     "handle_non_serializable",
     "make_table",
     "logging",
+    "setup_logging",
+    "simple_parse_args_string",
     "weighted_f1_score",
 ]
 
@@ -43,3 +45,17 @@ def handle_non_serializable(value: Any) -> Any:
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
         return value.item()
     return list(value) if isinstance(value, set) else str(value)
+
+
+def setup_logging(verbosity: str | None = "INFO") -> None:
+    """Log messages of this level and above; the environment variable `LMEVAL_LOG_LEVEL` takes precedence."""
+    import os
+
+    logging.basicConfig(level=(os.environ.get("LMEVAL_LOG_LEVEL") or verbosity or "INFO").upper())
+
+
+def simple_parse_args_string(args_string: str | None) -> dict[str, Any]:
+    """Parse `key=value,key=value`."""
+    from assay.core.options.parsing import parse_arguments
+
+    return dict(parse_arguments(args_string)) if args_string else {}

@@ -1,0 +1,1 @@
+"""`lm_eval.config`: the import location of `EvaluatorConfig`."""

@@ -1,0 +1,1 @@
+"""`lm_eval.models`: the import location of model classes."""

@@ -252,7 +252,7 @@ def load_tasks(
     """Load names, dictionaries and objects; return task objects by name, and the members of each group."""
     tasks: dict[str, Any] = {}
     groups: dict[str, list[str]] = {}
-    for item in listed:
+    for item in map(_create_object, listed):
         if isinstance(item, (ScriptTask, lm_eval_task_bases.Task)):
             tasks[item.task_name] = item
             continue
@@ -271,7 +271,7 @@ def load_tasks(
 def find_task_words(tasks: Iterable[Any], index: TaskIndex) -> list[str]:
     """Return names and task files for `assay.run`."""
     words = []
-    for item in tasks:
+    for item in map(_create_object, tasks):
         if isinstance(item, ScriptTask):
             known = index.entries.get(item.task_name)
             path = item.spec.path
@@ -292,6 +292,11 @@ def find_task_words(tasks: Iterable[Any], index: TaskIndex) -> list[str]:
                 where="tasks",
             )
     return words
+
+
+def _create_object(item: Any) -> Any:
+    """Return an object for a task class; return everything else unchanged."""
+    return item() if isinstance(item, type) and issubclass(item, lm_eval_task_bases.Task) else item
 
 
 def _describe_object(task: lm_eval_task_bases.Task) -> dict[str, Any]:

@@ -185,6 +185,9 @@ def test_a_task_may_be_an_object_of_a_class(inline: dict[str, Any], workspace: P
 
     results = simple_evaluate(Adder(), tasks=[Sums(config={**inline, "task": "class_sums"})], limit=2)
     assert results["results"]["class_sums"]["exact_match,none"] == 1.0
+    Sums.CONFIG = {**inline, "task": "class_itself"}
+    tasks = get_task_dict([Sums], TaskManager())
+    assert evaluate(Adder(), tasks, limit=2)["results"]["class_itself"]["exact_match,none"] == 1.0
     plain = simple_evaluate(Adder(), tasks=[ConfigurableTask(config={**inline, "task": "plain"})], limit=2)
     assert plain["results"]["plain"]["exact_match,none"] == 1.0
 

@@ -20,11 +20,11 @@ def test_run_has_results_table_and_documents(workspace: Path) -> None:
     run = assay.run(model=make_model(), tasks=[str(write_task(workspace))])
     assert run.results == {"sums": {"exact_match,none": 1.0, "exact_match_stderr,none": 0.0}}
     assert "exact_match" in run.table()
-    rows = list(run.documents("sums"))
+    rows = list(run.samples("sums"))
     assert [row["doc"] for row in rows] == ROWS
     assert [row["exact_match"] for row in rows] == [1.0] * 6
     assert (run.model, run.finished, run.id) == ("scripted", True, run.folder.name)
-    assert repr(run) == f"Run({str(run.folder)!r})"
+    assert repr(run) == f"Run(scripted: sums exact_match 1.0000, {str(run.folder)!r})"
 
 
 def test_the_embedded_model_is_the_default(workspace: Path) -> None:

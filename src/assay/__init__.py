@@ -17,6 +17,8 @@ _PUBLIC_NAMES = {
     "open_run": "assay.api",
     "resume": "assay.api",
     "Run": "assay.api",
+    "Task": "assay.tasks.python_task:PythonTask",
+    "FunctionModel": "assay.models.function_model",
     "Plan": "assay.engine.planning.records",
     "RunSpec": "assay.core.options.run_spec",
     "TaskSpec": "assay.core.records.specs",
@@ -51,6 +53,7 @@ __all__ = [
     "Estimate",
     "Evidence",
     "Failure",
+    "FunctionModel",
     "Generate",
     "GroupSpec",
     "Image",
@@ -66,6 +69,7 @@ __all__ = [
     "RunSpec",
     "Score",
     "Settings",
+    "Task",
     "TaskSpec",
     "Text",
     "Traits",
@@ -90,12 +94,21 @@ if TYPE_CHECKING:
     from assay.core.records.specs import GroupSpec, TaskSpec
     from assay.core.records.verdicts import Estimate, Evidence, Score, Unscored
     from assay.engine.planning.records import Plan
+    from assay.models.function_model import FunctionModel
+    from assay.tasks.python_task import PythonTask as Task
+
+    __version__: str
 
 
 def __getattr__(name: str) -> Any:
     """Import public names on first use, so that `import assay` stays fast."""
     if name in _PUBLIC_NAMES:
-        return getattr(import_module(_PUBLIC_NAMES[name]), name)
+        module, _, attribute = _PUBLIC_NAMES[name].partition(":")
+        return getattr(import_module(module), attribute or name)
+    if name == "__version__":
+        from assay.core.installation import assay_version
+
+        return assay_version()
     raise AttributeError(f"module 'assay' has no attribute {name!r}")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,7 @@ from assay.engine import run as engine
 from assay.engine.planning.manifests.manifest import make_manifest
 from assay.engine.planning.manifests.manifest_diff import compare_manifests
 from assay.engine.planning.manifests.recorded_plan import get_manifest, load_options
-from assay.engine.planning.manifests.run_names import move_output_beside
+from assay.engine.planning.manifests.run_names import get_output_folder, move_output_beside
 from assay.engine.planning.plan import make_plan
 from assay.engine.planning.records import Plan
 from assay.engine.planning.setup.journal_setup import find_finished_run, open_journal
@@ -32,10 +33,12 @@ from assay.engine.results.rescore import Scoring, ScoringSelection, rescore
 from assay.engine.results.run_facts import describe_sandbox, describe_start
 from assay.engine.results.verify import Verification, get_current_identity, verify_scores
 from assay.engine.results.verify import verify as verify_run
+from assay.models.function_model import adapt_model
 from assay.store.cache.response_cache import ResponseCache, default_cache_path
 from assay.store.runs.latest import record_latest
 from assay.store.runs.lookup import find_run
 from assay.store.runs.run import Run as StoredRun
+from assay.tasks.python_task import PythonTask, add_base_task, save_task_config
 from assay.user_code.event_loop import (
     interrupt_on_signals,
     run_coroutine,
@@ -48,6 +51,7 @@ from assay.user_code.timeouts import enforce_time_limit
 from assay.viewer.comparison.records import CompareOptions, Comparison
 from assay.viewer.comparison.run_comparison import compare_sources
 from assay.viewer.comparison.sources import open_source
+from assay.viewer.documents.failure_reasons import summarise_reason
 from assay.viewer.exports.lm_eval import write_lm_eval_once
 from assay.viewer.notebook import NotebookRun
 from assay.viewer.sinks.dispatcher import open_sinks
@@ -56,6 +60,9 @@ from assay.viewer.terminal.progress import show_progress
 __all__ = ["Run", "compare", "open_run", "plan", "resume", "run", "score", "verify"]
 
 T = TypeVar("T")
+
+SAVED_TASKS_FOLDER = "tasks"
+"""The folder beside the runs with the tasks that were defined in Python."""
 
 
 @dataclass(eq=False, repr=False)
@@ -82,7 +89,8 @@ def plan(spec: RunSpec | None = None, **options: Any) -> Plan:
     >>> plan(tasks=["quickstart_addition"], limit=10).documents  # doctest: +SKIP
     10
     """
-    spec, model, judges = _parse_options(spec, options)
+    temporary = Path(tempfile.mkdtemp(prefix="assay-tasks-")) if _has_task_objects(options) else None
+    spec, model, judges = _parse_options(spec, options, task_folder=temporary)
     with enforce_time_limit(spec.helper_timeout):
         return _make_plan(spec, model, judges)
 
@@ -102,19 +110,35 @@ def run(
         progress: Show live progress on standard error.
         on_plan: Called with the plan before the first request.
         command: The command line, for the manifest of the run.
-        **options: Options of the run. `model` may also be an object that implements `Model`; so may `judge`, or a list.
+        **options: Options of the run. `model` may also be a function of a prompt or an object that implements `Model`; so may
+            `judge`, or a list. `tasks` may contain `assay.Task` objects and dictionaries with the keys of a task file.
     """
     spec, model, judges = _parse_options(spec, options)
     execution = _Execution(progress=progress, on_plan=on_plan, command=tuple(command))
     with enforce_time_limit(spec.helper_timeout):
-        return _execute_plan(_make_plan(spec, model, judges), execution)
+        finished = _execute_plan(_make_plan(spec, model, judges), execution)
+    if not command:  # the command line reports it in its own way
+        _warn_if_all_failed(finished)
+    return finished
+
+
+def _warn_if_all_failed(run: Run) -> None:
+    """Warn if no document of a run got a response, with the reason of the first one."""
+    outcomes = [run.outcomes(task) for task in run.tasks]
+    failed = sum(one.get("failed", 0) for one in outcomes)
+    if not failed or failed < sum(sum(one.values()) for one in outcomes):
+        return
+    first = next((record for task in run.tasks for record in run.records(task)), None)
+    why = summarise_reason(first["why"]) if first is not None else "unknown reason"
+    warnings.warn(f"all {failed} documents failed: {why}", UserWarning, stacklevel=3)
 
 
 def resume(
     run: str | Path | StoredRun,
     *,
-    model: Model | None = None,
-    judges: Sequence[Model] = (),
+    model: Model | Callable[..., Any] | None = None,
+    judges: Sequence[Model | Callable[..., Any]] = (),
+    tasks: Sequence[PythonTask | Mapping[str, Any]] = (),
     progress: bool = False,
     on_plan: Callable[[Plan], None] | None = None,
     command: Sequence[str] = (),
@@ -126,6 +150,7 @@ def resume(
         run: A run, its folder, its id, the start of its id, or `latest`.
         model: The model, if the run was started with an object instead of a name.
         judges: The judges, if the run was started with objects.
+        tasks: The tasks that are objects with functions that could not be saved with the run.
         progress: Show live progress on standard error.
         on_plan: Called with the plan before the first request.
         command: The command line, for the manifest of the run.
@@ -140,10 +165,13 @@ def resume(
     execution = _Execution(progress=progress, on_plan=on_plan, command=tuple(command))
     spec = replace(recalled.spec, refresh=recalled.spec.refresh and not stored.finished)
     spec = spec if "output_path" in options else move_output_beside(spec, stored.folder)
+    spec = _find_saved_tasks(spec, stored.folder, tasks)
     stored.close()
+    given_model = None if model is None else adapt_model(model)
+    given_judges = [adapt_model(one, where="judges") for one in judges]
     with enforce_time_limit(spec.helper_timeout):
         return _execute_plan(
-            _check_same_run(_make_plan(spec, model, list(judges)), stored, recalled.manifest), execution
+            _check_same_run(_make_plan(spec, given_model, given_judges), stored, recalled.manifest), execution
         )
 
 
@@ -176,7 +204,8 @@ def score(
         )
     opened = Run(run.folder if isinstance(run, StoredRun) else find_run(run))
     manifest = get_manifest(opened)
-    spec, _, judges = _parse_options(replace(load_options(manifest, {}).spec, predict_only=False), options)
+    recalled = _find_saved_tasks(load_options(manifest, {}).spec, opened.folder)
+    spec, _, judges = _parse_options(replace(recalled, predict_only=False), options)
     place = Path(tempfile.mkdtemp(prefix="assay-score-")) if dry_run else None
     wanted = ScoringSelection(tasks=tasks, filters=filters, metrics=metrics, reasoning=reasoning)
     with ExitStack() as closing, enforce_time_limit(spec.helper_timeout):
@@ -206,7 +235,7 @@ def verify(run: str | Path | StoredRun) -> Verification:
     stored = Run(run.folder if isinstance(run, StoredRun) else find_run(run))
     stored.check_damage()
     manifest = get_manifest(stored)
-    spec = load_options(manifest, {}).spec
+    spec = _find_saved_tasks(load_options(manifest, {}).spec, stored.folder)
 
     try:
         with enforce_time_limit(spec.helper_timeout):
@@ -235,26 +264,75 @@ def compare(first: str | Path | StoredRun, second: str | Path | StoredRun, **opt
 
 
 def _parse_options(
-    spec: RunSpec | None, options: dict[str, Any]
+    spec: RunSpec | None, options: Mapping[str, Any], *, task_folder: Path | None = None
 ) -> tuple[RunSpec, Model | None, list[Model]]:
-    given = options.get("model")
+    """Return the options with names instead of objects, and the objects. Tasks that are objects are saved.
+
+    `task_folder`: where to save them; by default in the folder of the runs.
+    """
+    options = dict(options)
     model = None
+    given = options.get("model")
+    if given is not None and not isinstance(given, str):
+        model = adapt_model(given)
+        options["model"] = model.name
     named = options.get("judge") or []
     listed = list(named) if isinstance(named, (list, tuple)) else [named]
-    judges: list[Model] = [one for one in listed if isinstance(one, Model)]
-    if judges:
-        options = {**options, "judge": [one.name if isinstance(one, Model) else one for one in listed]}
-    if isinstance(given, type):
-        raise InvalidOption(
-            f"`model` is the class {given.__name__}, not an instance",
-            where="model",
-            hint=f"pass an instance: `{given.__name__}()`",
-        )
-    if given is not None and not isinstance(given, str):
-        model, options = given, {**options, "model": given.name}
-    if spec is None:
-        return RunSpec.of(options), model, judges
-    return replace(spec, **RunSpec.read(options)), model, judges
+    judges = [one if isinstance(one, str) else adapt_model(one, where="judge") for one in listed]
+    if any(not isinstance(one, str) for one in judges):
+        options["judge"] = [one if isinstance(one, str) else one.name for one in judges]
+    tasks = options.pop("tasks", None)
+    parsed = RunSpec.of(options) if spec is None else replace(spec, **RunSpec.read(options))
+    if tasks is not None:
+        saved = _save_tasks(tasks, parsed, task_folder)
+        parsed = replace(parsed, **RunSpec.read({"tasks": saved}))
+    return parsed, model, [one for one in judges if not isinstance(one, str)]
+
+
+def _find_saved_tasks(
+    spec: RunSpec, folder: Path, given: Sequence[PythonTask | Mapping[str, Any]] = ()
+) -> RunSpec:
+    """Return the options with the saved tasks of a run, which may have been moved. Given tasks replace those of their name."""
+    beside = folder.parent / SAVED_TASKS_FOLDER
+    names = []
+    for name in spec.tasks:
+        path = Path(name)
+        moved = beside / path.parent.name / path.name
+        names.append(str(moved) if path.suffix == ".yaml" and not path.exists() and moved.exists() else name)
+    for path in map(Path, _save_tasks(list(given), spec, beside) if given else ()):
+        names = [str(path) if Path(name).name == path.name else name for name in names]
+    return replace(spec, tasks=names)
+
+
+def _has_task_objects(options: Mapping[str, Any]) -> bool:
+    tasks = options.get("tasks") or ()
+    listed = [tasks] if isinstance(tasks, (str, PythonTask, Mapping)) else tasks
+    return any(not isinstance(one, str) for one in listed)
+
+
+def _save_tasks(tasks: Any, spec: RunSpec, folder: Path | None) -> Any:
+    """Return the names of tasks. Tasks that are objects or dictionaries are saved and become the path of their file."""
+    if isinstance(tasks, str):
+        return tasks
+    listed = [tasks] if isinstance(tasks, (PythonTask, Mapping)) else list(tasks)
+    if all(isinstance(one, str) for one in listed):
+        return listed
+    folder = folder or get_output_folder(spec) / SAVED_TASKS_FOLDER
+    names = []
+    for one in listed:
+        if isinstance(one, (str, Path)):
+            names.append(str(one))
+        elif isinstance(one, PythonTask):
+            names.append(str(one.save(folder)))
+        elif isinstance(one, Mapping):
+            names.append(str(save_task_config(add_base_task(one, spec.include_path), folder)))
+        else:
+            raise InvalidOption(
+                f"a task must be a name, an `assay.Task` or a dictionary, not {type(one).__name__}",
+                where="tasks",
+                hint='tasks=["gsm8k", assay.Task(name=…, documents=…, prompt=…)]',
+            )
+    return names
 
 
 @dataclass(frozen=True, kw_only=True)

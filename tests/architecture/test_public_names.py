@@ -13,6 +13,7 @@ PUBLIC = {
     "Estimate",
     "Evidence",
     "Failure",
+    "FunctionModel",
     "Generate",
     "GroupSpec",
     "Image",
@@ -28,6 +29,7 @@ PUBLIC = {
     "RunSpec",
     "Score",
     "Settings",
+    "Task",
     "TaskSpec",
     "Text",
     "Traits",
@@ -59,3 +61,9 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     name = "no_such_name"
     with pytest.raises(AttributeError, match=name):
         getattr(assay, name)
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    from importlib.metadata import version
+
+    assert assay.__version__ == version("assay-harness")

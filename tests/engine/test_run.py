@@ -56,7 +56,7 @@ def test_repeats_are_sent_individually(workspace: Path) -> None:
     model = make_model(lambda request: str(request.repeat))
     finished = run(model, write_task(workspace, rows=ROWS[:2], repeats=3))
     assert sorted(request.repeat for request in model.asked) == [0, 0, 1, 1, 2, 2]
-    (first, _) = finished.documents("sums")
+    (first, _) = finished.samples("sums")
     assert first["resps"] == [["0", "1", "2"]]
 
 
@@ -66,7 +66,7 @@ def test_many_documents_stream_through_a_small_window(workspace: Path) -> None:
     finished = run(model, write_task(workspace, rows=many))
     assert finished.results["sums"]["exact_match,none"] == 1.0
     assert len(model.asked) == 1500
-    assert [row["doc_id"] for row in finished.documents("sums")] == list(range(1500))
+    assert [row["doc_id"] for row in finished.samples("sums")] == list(range(1500))
 
 
 def test_a_model_is_opened_once_and_closed(workspace: Path) -> None:
@@ -241,7 +241,7 @@ def test_predict_only_stores_responses_without_scoring(workspace: Path) -> None:
     finished = run(make_model(), write_task(workspace), predict_only=True)
     assert finished.results == {}
     assert finished.outcomes("sums") == {"skipped": 6}
-    documents = list(finished.documents("sums"))
+    documents = list(finished.samples("sums"))
     assert [row["resps"] for row in documents] == [[[str(n + 1)]] for n in range(6)]
     assert documents[0]["metrics"] == []
 
@@ -262,9 +262,9 @@ def test_a_cross_document_filter_sees_all_documents_after_a_resume(workspace: Pa
         return FAILED if request.document % 2 else answer_correctly(request)
 
     first = run(make_model(half, window=8), path)
-    assert {row["filtered_resps"][0].partition(" ")[0] for row in first.documents("sums")} == {"150"}
+    assert {row["filtered_resps"][0].partition(" ")[0] for row in first.samples("sums")} == {"150"}
     second = run(make_model(window=8), path)
-    answers = [row["filtered_resps"][0] for row in second.documents("sums")]
+    answers = [row["filtered_resps"][0] for row in second.samples("sums")]
     assert answers == [f"300 of them, {n + 1}" for n in range(300)]
 
 
@@ -325,7 +325,7 @@ def test_texts_with_invalid_unicode_are_stored(workspace: Path) -> None:
     odd = [{"question": "What is 1 \ud83d?", "answer": "\udc00"}, {"question": "What is 2?", "answer": "2"}]
     finished = run(make_model(lambda request: "a \ud83d"), write_task(workspace, rows=odd))
     assert finished.outcomes("sums") == {"scored": 2}
-    first = next(iter(finished.documents("sums")))
+    first = next(iter(finished.samples("sums")))
     assert first["doc"] == odd[0]
     assert first["resps"] == [["a \ufffd"]]
 

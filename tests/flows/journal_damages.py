@@ -286,7 +286,7 @@ class DamageTest:
         ) as run:
             self.run_id = run.id
             self.expected = read_tables(run.folder)
-            self.samples = {task: list(run.documents(task)) for task in run.tasks}
+            self.samples = {task: list(run.samples(task)) for task in run.tasks}
         killed_late = (
             self.folder / "killed-late"
         )  # everything is stored, the estimates included; the end is not
@@ -326,7 +326,7 @@ class DamageTest:
             assert again.folder.resolve() == folder.resolve()
             assert again.complete, "the resumed run is not complete"
             assert read_tables(folder) == self.expected, "the tables differ"
-            samples = {task: list(again.documents(task)) for task in again.tasks}
+            samples = {task: list(again.samples(task)) for task in again.tasks}
             assert samples == self.samples, "the samples differ"
         asked = len(self.model.asked)
         total = len(self.expected["responses"])
@@ -364,7 +364,7 @@ def _read_everything(folder: Path) -> str:
     run = Run(folder)
     try:
         for task in run.tasks:
-            list(run.documents(task))
+            list(run.samples(task))
             list(run.records(task))
         assert run.results is not None
         assert run.spent is not None

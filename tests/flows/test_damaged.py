@@ -141,7 +141,7 @@ def test_a_damaged_journal_without_checksums_never_raises_a_traceback(
     (folder / "journal.sums").unlink()
     run = assay.open_run(folder)
     try:
-        list(run.documents("sums"))
+        list(run.samples("sums"))
         assert run.results.keys() <= {"sums", "choices"}
     except AssayError as error:
         refused = str(error)

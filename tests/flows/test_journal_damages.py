@@ -111,7 +111,7 @@ def test_a_record_of_a_closed_run_is_verified_when_it_is_read(tmp_path: Path) ->
     opened = assay.open_run(run.folder)
     assert opened.results["sums"]["exact_match,none"] == 1.0
     with pytest.raises(CorruptStore, match="table asked"):
-        list(opened.documents("sums"))
+        list(opened.samples("sums"))
     opened.close()
     with pytest.raises(CorruptStore, match="damaged"):
         api.verify(run.folder)

@@ -93,7 +93,7 @@ def test_a_finished_run_in_a_read_only_folder_is_shown(
     before = sorted(file.name for file in folder.iterdir())
     with closing(assay.open_run(folder)) as shown:
         assert shown.results["sums"]["exact_match,none"] == 1.0
-        assert len(list(shown.documents("sums"))) == 6
+        assert len(list(shown.samples("sums"))) == 6
     assert sorted(file.name for file in folder.iterdir()) == before, "nothing is written"
 
 

@@ -76,7 +76,7 @@ def test_a_run_continued_after_failures_draws_what_an_uninterrupted_one_draws(ta
     again = run(task, ScriptedModel(), "stopped")
     assert again.id == whole.id
     assert again.results == whole.results
-    assert list(again.documents("drawn")) == list(whole.documents("drawn"))
+    assert list(again.samples("drawn")) == list(whole.samples("drawn"))
 
 
 def test_rows_a_task_changes_are_its_own(task: Path) -> None:

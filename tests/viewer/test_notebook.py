@@ -75,9 +75,27 @@ def test_documents_and_results_are_data_frames(run: Any, library: str) -> None:
     assert float(table["value"][0]) == pytest.approx(1 / 12)
 
 
-def test_documents_of_one_task_are_plain_rows(run: Any) -> None:
-    rows = list(run.documents("sums"))
-    assert [row["doc_id"] for row in rows] == list(range(12))
+def test_documents_of_one_task_are_a_data_frame_too(run: Any) -> None:
+    pytest.importorskip("pandas")
+    assert run.documents("sums").equals(run.documents())
+    assert [row["doc_id"] for row in run.samples("sums")] == list(range(12))
+
+
+def test_runs_plans_and_comparisons_are_short_and_escaped(run: Any, workspace: Path) -> None:
+    assert repr(run).startswith("Run(") and "exact_match" in repr(run) and "\n" not in repr(run)
+    planned = assay.plan(tasks=["quickstart_addition"], limit=3)
+    assert repr(planned).startswith("Plan(embedded on quickstart_addition: 3 documents, run '")
+    assert "<td>quickstart_addition</td><td>3</td>" in planned._repr_html_()
+    first = assay.run(tasks=["quickstart_addition"], limit=3)
+    second = assay.run(tasks=["quickstart_addition"], limit=3, model=lambda prompt: "<b>0</b>")
+    found = assay.compare(first, second)
+    assert repr(found).startswith(
+        "Comparison(function against embedded: quickstart_addition exact_match -1 ("
+    )
+    assert (
+        "<td>quickstart_addition</td><td>exact_match</td><td>1.0000</td><td>0.0000</td>"
+        in found._repr_html_()
+    )
 
 
 def test_unknown_names_are_errors(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 __all__ = ["sweep_temporary_folders"]
 
-_NAMES = re.compile(r"assay-((score|verify|program|pdf|read)-\w+|[0-9a-f]{32})")
+_NAMES = re.compile(r"assay-((score|verify|tasks|program|pdf|read)-\w+|[0-9a-f]{32})")
 _MIN_AGE_S = 24 * 3600.0
 """Folders of running processes are younger."""
 

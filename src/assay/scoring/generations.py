@@ -12,7 +12,7 @@ from typing import Any
 
 from assay.core.records.tools import ToolAnswer
 
-__all__ = ["MetricCall", "accepts_keywords", "judge_text"]
+__all__ = ["MetricCall", "accepts_answer_and_target", "accepts_keywords", "judge_text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,14 @@ class MetricCall:
     keywords: bool
     """True: call with `references` and `predictions`. False: call with one pair."""
 
+    separate: bool = False
+    """Whether to call with the answer and the target: `function(answer, target)`."""
+
     def __call__(self, references: Sequence[Any], predictions: Sequence[Any]) -> Any:
         if self.keywords:
             return self.function(references=references, predictions=predictions, **self.arguments)
+        if self.separate:
+            return self.function(predictions[0], references[0], **self.arguments)
         return self.function([references[0], predictions[0]])
 
 
@@ -48,6 +53,20 @@ def accepts_keywords(function: Callable[..., Any], arguments: Mapping[str, Any])
     except TypeError:
         return False
     return True
+
+
+def accepts_answer_and_target(function: Callable[..., Any]) -> bool:
+    """Return whether a metric has two positional parameters, the answer and the target.
+
+    >>> accepts_answer_and_target(lambda answer, target: 1.0), accepts_answer_and_target(lambda pair: 1.0)
+    (True, False)
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:
+        return False
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(one.kind in kinds and one.default is one.empty for one in parameters) == 2
 
 
 def judge_text(

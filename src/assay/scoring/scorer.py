@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from assay.core.errors import AssayError, ErrorGroup, TaskError
 from assay.core.records.specs import Dialect, FilterStep, MetricSpec, OutputType, TaskSpec
 from assay.core.records.verdicts import Evidence, Score, Verdict
-from assay.scoring.generations import MetricCall, accepts_keywords, judge_text
+from assay.scoring.generations import MetricCall, accepts_answer_and_target, accepts_keywords, judge_text
 from assay.scoring.judges.panel import JudgePanel, PanelMember
 from assay.scoring.judges.spec import JudgeSpec, parse_judge
 from assay.scoring.likelihoods import is_pair_of_choices, judge_choices, judge_likelihood, judge_rolling
@@ -316,7 +316,8 @@ def _build_call(entry: MetricSpec, known: Metric | None, spec: TaskSpec, where: 
     if called and arguments and not keywords and accepts_keywords(function, {}):
         names = ", ".join(f"`{name}`" for name in arguments)
         raise TaskError(f"the metric `{entry.name}` does not accept all of {names}", where=where)
-    return MetricCall(entry.name, function, arguments, keywords)
+    separate = called and not keywords and accepts_answer_and_target(function)
+    return MetricCall(entry.name, function, arguments, keywords, separate)
 
 
 def _uses_hf_evaluate(entry: MetricSpec) -> bool:

@@ -59,17 +59,16 @@ class NotebookRun(StoredRun):
             return ResultsText.build(format_results(self), render_results_html(self))
         return build_data_frame(_iterate_result_rows(self), frame)
 
-    def documents(self, task: str | None = None, *, frame: str | None = None, where: str = "") -> Any:
-        """Return documents with prompts, responses, answers and scores.
+    def documents(self, task: str | None = None, *, frame: str = "auto", where: str = "") -> Any:
+        """Return a data frame with a row per document and filter: prompt, response, answer, scores.
 
-        `documents()` returns a data frame with a row per document and filter. `frame` chooses the library (`pandas`,
-        `polars`, or `auto` for the one that is installed), `task` the task. `documents("gsm8k")` without `frame` yields
-        plain rows with the keys of lm-evaluation-harness and needs neither library.
-
-        `where` is a filter expression, such as `score<1 and length>400 and not truncated`.
+        `task`: only the documents of this task. `frame`: `pandas`, `polars`, or `auto` for the one that is installed.
+        `where`: a filter expression, such as `score<1 and length>400 and not truncated`.
+        `samples(task)` yields rows with the keys of lm-evaluation-harness and needs neither library.
 
         Raises:
             FilterError: The filter expression is invalid.
+            MissingPackage: Neither pandas nor polars is installed.
         """
         if task is not None and task not in self.tasks:
             raise UnknownName(f"the run has no task `{task}`", hint=f"it has: {', '.join(self.tasks)}")
@@ -79,13 +78,7 @@ class NotebookRun(StoredRun):
                 chosen = select_matching_documents(self, where, [task] if task else ())
             except FilterError as error:
                 raise error.point_at(where, "where") from None
-        if task is not None and frame is None:
-            rows = super().documents(task)
-            kept = None if chosen is None else set(chosen[task])
-            return rows if kept is None else (row for row in rows if row["doc_id"] in kept)
-        return build_data_frame(
-            iterate_table_rows(self, [task] if task else list(self.tasks), chosen), frame or "auto"
-        )
+        return build_data_frame(iterate_table_rows(self, [task] if task else list(self.tasks), chosen), frame)
 
     def plot(self, chart: str = "scores", *, task: str | None = None, theme: str = "light") -> Any:
         """Return a chart as a plotly figure: `scores`, `outcomes`, `throughput`, or `categories` and `spread` of a task.
@@ -99,6 +92,18 @@ class NotebookRun(StoredRun):
         except ModuleNotFoundError:
             raise MissingPackage.of("plotly", "`run.plot()`", extra="viewer") from None
         return graphs.Figure(figure)
+
+    def __repr__(self) -> str:
+        """Return the model, the first scores and the folder in one line."""
+        scores = [
+            f"{row.label} {row.estimate.metric} {row.text}"
+            for row in build_run_overview(self).scores
+            if row.estimate is not None and row.is_first
+        ]
+        shown = ", ".join(scores[:3]) + (f", … {len(scores) - 3} more" if len(scores) > 3 else "")
+        state = "" if self.finished else ", unfinished"
+        head = f"{self.model}: {shown}" if shown else self.model
+        return f"Run({head}{state}, {str(self.folder)!r})"
 
     def _repr_html_(self) -> str:
         return render_results_html(self)

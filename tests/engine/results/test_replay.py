@@ -85,7 +85,7 @@ def test_repeats_are_replayed_individually(workspace: Path) -> None:
     path = str(write_task(workspace, **keys))
     first = assay.run(model=make_model(lambda request: f"number {request.repeat}"), tasks=[path])
     again = ask(first.folder, tasks=[path])
-    assert next(iter(again.documents("sums")))["resps"] == [["number 0", "number 1", "number 2"]]
+    assert next(iter(again.samples("sums")))["resps"] == [["number 0", "number 1", "number 2"]]
 
 
 def test_replay_uses_the_prompts_of_the_original_model(workspace: Path) -> None:
@@ -166,7 +166,7 @@ def test_identical_prompts_of_several_documents_get_their_own_answers(workspace:
     path, kept = read_rows(workspace / "out", "sums")
     kept[1]["resps"] = [["b"]]
     path.write_text("".join(json.dumps(row) + "\n" for row in kept))
-    found = [next(iter(row["resps"][0])) for row in replay_file(path, [task]).documents("sums")]
+    found = [next(iter(row["resps"][0])) for row in replay_file(path, [task]).samples("sums")]
     assert found[0] == "a"
     kept[0]["doc_id"], kept[1]["doc_id"] = 7, 8
     path.write_text("".join(json.dumps(row) + "\n" for row in kept))

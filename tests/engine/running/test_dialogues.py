@@ -48,7 +48,7 @@ def test_a_dialogue_continues_until_its_helper_ends_it(workspace: Path) -> None:
 
 def test_every_round_is_stored_and_shown_with_its_prompt(workspace: Path) -> None:
     finished = run(ScriptedModel(halve, abilities=frozenset(["generate"])), write_guessing(workspace))
-    first = next(iter(finished.documents("guessing")))
+    first = next(iter(finished.samples("guessing")))
     assert first["resps"] == [["4"], ["2"], ["3"]]
     assert [prompt.partition(" Mood")[0] for prompt, _ in first["arguments"]] == [
         "game 0: guess my number from 0 to 7.",
@@ -61,7 +61,7 @@ def test_every_round_is_stored_and_shown_with_its_prompt(workspace: Path) -> Non
 def test_an_agent_is_scored_by_its_last_answer(workspace: Path) -> None:
     finished = run(ScriptedModel(ride), write_lift(workspace, 7))
     assert finished.results["lift"]["success,none"] == pytest.approx(5 / 7)
-    rows = list(finished.documents("lift"))
+    rows = list(finished.samples("lift"))
     assert rows[1]["filtered_resps"] == ['{"success": true, "state": {"floor": 1}, "trace": ["up", "done"]}']
     assert len(rows[6]["resps"]) == 5, "max_agentic_steps"
     assert '"error": "max_agentic_steps_reached"' in rows[6]["filtered_resps"][0]
@@ -113,7 +113,7 @@ def test_repeats_are_separate_dialogues(workspace: Path) -> None:
     )
     model = ScriptedModel(answers)
     finished = run(model, write_guessing(workspace, 1, repeats=2, helpers=helpers))
-    (document,) = finished.documents("guessing")
+    (document,) = finished.samples("guessing")
     assert document["resps"] == [["4", "4"], ["2", "4"], ["3", "4"]]
     assert document["filtered_resps"] == [["4", "2", "3"]], "the first of the repeats, as for any task"
 
@@ -132,7 +132,7 @@ def test_an_identical_request_in_a_later_round_is_sent_again(workspace: Path) ->
 
     model = ScriptedModel(answers)
     finished = run(model, write_lift(workspace, 1))
-    (document,) = finished.documents("lift")
+    (document,) = finished.samples("lift")
     assert document["resps"] == [[f"word {n}"] for n in range(5)]
 
 
@@ -188,7 +188,7 @@ def process_results(doc, results):
 
     finished = run(ForgetfulModel(halve), path)
     assert finished.results["guessing"]["alive,none"] <= 2, "the round just answered, and none before it"
-    (document,) = finished.documents("guessing")
+    (document,) = finished.samples("guessing")
     assert [
         json.loads(prompt)["messages"][0]["content"][0]["type"] for prompt, _ in document["arguments"][1:]
     ] == ["image"] * 5
@@ -210,7 +210,7 @@ def test_the_cache_serves_the_rounds_of_another_run(workspace: Path) -> None:
     model = ScriptedModel(halve)
     second = run(model, write_guessing(workspace), output_path="two")
     assert model.asked == [] and model.opened == 0
-    assert list(second.documents("guessing")) == list(first.documents("guessing"))
+    assert list(second.samples("guessing")) == list(first.samples("guessing"))
 
 
 def test_a_failed_round_fails_its_document_and_only_missing_rounds_are_retried(workspace: Path) -> None:
@@ -232,7 +232,7 @@ def test_a_failed_round_fails_its_document_and_only_missing_rounds_are_retried(w
         (3, 2),
     ]
     whole = run(ScriptedModel(halve), path, no_cache=True, output_path="whole")
-    assert list(mended.documents("guessing")) == list(whole.documents("guessing"))
+    assert list(mended.samples("guessing")) == list(whole.samples("guessing"))
 
 
 # --- what goes wrong -----------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ def command(*words: str) -> subprocess.CompletedProcess[str]:
 
 def read_answers(run: Any, task: str) -> list[Any]:
     """Return the answers to each document."""
-    return [(one["doc_id"], one["resps"]) for one in run.documents(task)]
+    return [(one["doc_id"], one["resps"]) for one in run.samples(task)]
 
 
 def are_equal(one: Any, other: Any) -> bool:

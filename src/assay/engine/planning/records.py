@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +138,7 @@ class PlannedTask:
         return all(pipeline.per_document for pipeline in self.scorer.pipelines)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Plan:
     """What a run will do: tasks, documents, the model's identity, its id."""
 
@@ -180,6 +181,24 @@ class Plan:
     def documents(self) -> int:
         """The number of documents."""
         return sum(planned.documents for planned in self.tasks.values())
+
+    def __repr__(self) -> str:
+        tasks = ", ".join(list(self.tasks)[:3]) + (
+            f", … {len(self.tasks) - 3} more" if len(self.tasks) > 3 else ""
+        )
+        return f"Plan({self.model.name} on {tasks}: {self.documents:,} documents, run {self.run_id!r})"
+
+    def _repr_html_(self) -> str:
+        """Return the tasks as a table for notebooks. All text is escaped."""
+        rows = "".join(
+            f"<tr><td>{escape(name)}</td><td>{planned.documents:,}</td><td>{planned.task.num_fewshot}</td>"
+            f"<td>{escape(str(planned.spec.output_type))}</td></tr>"
+            for name, planned in self.tasks.items()
+        )
+        heads = "".join(f"<th>{title}</th>" for title in ("task", "documents", "n-shot", "output type"))
+        notes = "".join(f"<div><small>{escape(note)}</small></div>" for note in self.notes)
+        head = f"<div><b>{escape(self.model.name)}</b> · {escape(self.run_id)} · {self.documents:,} documents</div>"
+        return f'<div class="assay-plan">{head}<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{notes}</div>'
 
     def list_tasks(self, group: str) -> list[str]:
         """Return the tasks of a group, in order."""

@@ -209,8 +209,8 @@ class Run:
         for document, judge, repeat, prompt, reply in rows:
             yield {"document": document, "judge": judge, "repeat": repeat, "prompt": prompt, "reply": reply}
 
-    def documents(self, task: str) -> Iterator[dict[str, Any]]:
-        """Yield one row per scored document and filter pipeline: fields, target, prompts, responses, scores."""
+    def samples(self, task: str) -> Iterator[dict[str, Any]]:
+        """Yield one row per scored document and filter pipeline, with the keys of lm-evaluation-harness."""
         with self.journal.report_decode_errors():
             yield from read_samples(self.journal, task)
 

@@ -59,6 +59,8 @@ def _load_dataset(datasets: Any, spec: TaskSpec, path: str, trust_remote_code: b
         for key, value in spec.dataset_kwargs.items()
         if key not in HARNESS_KEYS
     }
+    if path in ("parquet", "arrow", "json", "csv") and "data_files" in arguments:
+        arguments["data_files"] = _find_beside_task(arguments["data_files"], Path(spec.path).parent)
     if "cache_dir" in spec.dataset_kwargs and not spec.dataset_kwargs.get("video"):
         arguments["cache_dir"] = spec.dataset_kwargs["cache_dir"]
     elif Path(path).is_dir():
@@ -67,6 +69,17 @@ def _load_dataset(datasets: Any, spec: TaskSpec, path: str, trust_remote_code: b
     if trust_remote_code and int(datasets.__version__.partition(".")[0]) < 4:
         arguments["trust_remote_code"] = True
     return datasets.load_dataset(path, spec.dataset_name, **arguments)
+
+
+def _find_beside_task(names: Any, folder: Path) -> Any:
+    """Return the paths of data files; those beside the task file are found from any working directory."""
+    if isinstance(names, Mapping):
+        return {split: _find_beside_task(some, folder) for split, some in names.items()}
+    if isinstance(names, list):
+        return [_find_beside_task(name, folder) for name in names]
+    if isinstance(names, str) and "://" not in names and (folder / names).is_file():
+        return str((folder / names).resolve())
+    return names
 
 
 def _cache_folder(folder: Path, root: Path) -> str:

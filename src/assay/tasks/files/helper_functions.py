@@ -24,12 +24,27 @@ from assay.core.errors import AssayError, MissingPackage, TaskError
 from assay.core.fingerprints import digest_bytes, digest_text
 from assay.core.records.specs import TaskSpec
 
-__all__ = ["HelperFunction", "compatibility_layers", "execute_module", "import_helper_file", "load_module"]
+__all__ = [
+    "HelperFunction",
+    "compatibility_layers",
+    "execute_module",
+    "import_helper_file",
+    "load_module",
+    "use_live_function",
+]
 
 _HARNESSES = ("lm_eval", "lmms_eval")
 _module_numbers = itertools.count()
 _modules: dict[tuple[str, int], ModuleType] = {}
+_live_functions: dict[tuple[str, str], Callable[..., Any]] = {}
+"""Functions of tasks that this process defined, by saved file and name. They replace the functions in the file."""
+
 _stopped_imports: set[tuple[str, int]] = set()
+
+
+def use_live_function(path: Path, name: str, function: Callable[..., Any]) -> None:
+    """Call this function in this process wherever a task refers to the name in a saved helper file."""
+    _live_functions[str(path.resolve()), name] = function
 
 
 class HelperFunction:
@@ -116,6 +131,9 @@ class HelperFunction:
                 where=self.where,
                 hint="write `!function file.function`",
             )
+        path = self.path
+        if path is not None and (live := _live_functions.get((str(path.resolve()), name))) is not None:
+            return live
         module = self._import_module(module_name)
         if not hasattr(module, name):
             close = get_close_matches(name, dir(module), n=1)

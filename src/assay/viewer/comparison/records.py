@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from html import escape
 from typing import Any
 
 from assay.core.errors import InvalidOption
@@ -142,7 +143,7 @@ class Mismatch:
     """The metrics or filter pipelines that it affects; empty: all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Comparison:
     """The comparison of a second run with a first."""
 
@@ -163,10 +164,60 @@ class Comparison:
     mismatches: tuple[Mismatch, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
+    def __repr__(self) -> str:
+        """Return both models and the first differences in one line."""
+        shown = ", ".join(
+            f"{row.task} {row.metric} {row.difference:+.4g} ({row.low:.4g} to {row.high:.4g}, p = {row.adjusted_p:.2g})"
+            for row in self.rows[:3]
+        )
+        more = f", … {len(self.rows) - 3} more" if len(self.rows) > 3 else ""
+        return (
+            f"Comparison({self.second_model} against {self.first_model}: {shown or 'no common scores'}{more})"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return the differences as a table for notebooks. All text is escaped."""
+        titles = (
+            "task",
+            "metric",
+            "first",
+            "second",
+            "difference",
+            f"{100 * self.level:g} % interval",
+            "p",
+            "",
+        )
+        rows = [*self.rows, *((self.overall,) if self.overall is not None else ())]
+        body = "".join(
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in _list_cells(row)) + "</tr>"
+            for row in rows
+        )
+        notes = [*(str(one) for one in self.notes)]
+        heads = "".join(f"<th>{title}</th>" for title in titles)
+        head = (
+            f"<div>first: <b>{escape(self.first_model)}</b>, second: <b>{escape(self.second_model)}</b></div>"
+        )
+        below = "".join(f"<div><small>{escape(note)}</small></div>" for note in notes)
+        return f'<div class="assay-comparison">{head}<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>{below}</div>'
+
     def as_json(self) -> dict[str, Any]:
         """Return JSON values; infinite and undefined numbers become None."""
         plain: dict[str, Any] = _replace_non_finite(asdict(self))
         return plain
+
+
+def _list_cells(row: ComparisonRow) -> tuple[str, ...]:
+    verdict = {True: "better", False: "worse", None: ""}[row.better]
+    return (
+        row.task,
+        row.metric,
+        f"{row.first:.4f}",
+        f"{row.second:.4f}",
+        f"{row.difference:+.4f}",
+        f"{row.low:.4f} – {row.high:.4f}",
+        f"{row.adjusted_p:.2g}",
+        verdict,
+    )
 
 
 def _replace_non_finite(value: Any) -> Any:

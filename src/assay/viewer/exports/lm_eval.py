@@ -247,7 +247,7 @@ def _write_samples(run: Run, task: str, path: Path) -> str:
 
 def iterate_samples(run: Run, task: str) -> Iterator[dict[str, Any]]:
     """Yield the rows of `samples_<task>.jsonl`: responses as text, numbered arguments, hashes."""
-    for row in run.documents(task):
+    for row in run.samples(task):
         target = str(row["target"])
         prompt = row["arguments"][0][0] if row["arguments"] else ""
         scores = {metric: to_plain(row[metric]) for metric in row["metrics"]}

@@ -1,4 +1,4 @@
-"""Generate the reference pages from code.
+"""Generate the reference pages and the keyword arguments of `assay.run` from code.
 
 python scripts/generate_reference.py            write the pages
 python scripts/generate_reference.py --check    exit with 1 if a page is out of date
@@ -13,7 +13,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from scripts.reference import catalogue, commands, keys
+from scripts.reference import catalogue, commands, keys, keywords
 
 from assay.core.options.run_spec import Option, list_options
 
@@ -66,6 +66,7 @@ PAGES = {
     "task-files.md": keys.generate_page,
     "names.md": catalogue.generate_names_page,
     "errors.md": catalogue.generate_errors_page,
+    keywords.PATH: keywords.generate_module,
 }
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import signal
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from tests.making import ROWS, make_model, write_choices, write_task
 
 import assay
 from assay.core.errors import AssayError, InvalidOption, UnknownName, UserError
+from assay.engine.planning.run_keywords import RunKeywords
 
 
 def test_run_has_results_table_and_documents(workspace: Path) -> None:
@@ -223,3 +226,15 @@ def test_signal_handler_of_the_caller_is_restored(workspace: Path) -> None:
     before = signal.getsignal(signal.SIGINT)
     assay.run(model=make_model(), tasks=[str(write_task(workspace))])
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_the_keywords_are_the_options_of_a_run() -> None:
+    """The generated types, the signature that notebooks complete, and the docstring have every option."""
+    names = [item.name for item in fields(assay.RunSpec)]
+    assert list(RunKeywords.__annotations__) == names
+    for function in (assay.run, assay.plan):
+        parameters = inspect.signature(function).parameters
+        assert [name for name in parameters if name in names] == names
+        assert parameters["limit"].default is None
+        assert all(f"{name}: " in (function.__doc__ or "") for name in names)
+        assert not any(one.kind is one.VAR_KEYWORD for one in parameters.values())

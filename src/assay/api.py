@@ -6,6 +6,7 @@ The only place where synchronous code enters the asynchronous engine.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import tempfile
 import time
 import warnings
@@ -13,10 +14,10 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, Unpack
 
 from assay.core.errors import InvalidOption, RunInterrupted
-from assay.core.options.run_spec import RunSpec
+from assay.core.options.run_spec import RunSpec, list_options
 from assay.core.ports import Model, SupportsTargets
 from assay.core.progress import RunProgress
 from assay.core.temporary_folders import sweep_temporary_folders
@@ -27,6 +28,7 @@ from assay.engine.planning.manifests.recorded_plan import get_manifest, load_opt
 from assay.engine.planning.manifests.run_names import get_output_folder, move_output_beside
 from assay.engine.planning.plan import make_plan
 from assay.engine.planning.records import Plan
+from assay.engine.planning.run_keywords import RunKeywords
 from assay.engine.planning.setup.journal_setup import find_finished_run, open_journal
 from assay.engine.planning.setup.recorded_model import RecordedModel
 from assay.engine.results.rescore import Scoring, ScoringSelection, rescore
@@ -60,6 +62,7 @@ from assay.viewer.terminal.progress import show_progress
 __all__ = ["Run", "compare", "open_run", "plan", "resume", "run", "score", "verify"]
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 SAVED_TASKS_FOLDER = "tasks"
 """The folder beside the runs with the tasks that were defined in Python."""
@@ -78,12 +81,33 @@ class Run(NotebookRun):
     """Result files written for the run, the results file first."""
 
 
+def _list_options_in_signature(function: F) -> F:
+    """Add every option to the signature and the docstring of a function, so that notebooks complete and explain them."""
+    signature = inspect.signature(function)
+    own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    options = list_options()
+    keywords = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=default,
+            annotation=RunKeywords.__annotations__[name],
+        )
+        for name, default, _ in options
+    ]
+    function.__signature__ = signature.replace(parameters=[*own, *keywords])  # type: ignore[attr-defined]
+    listed = "\n".join(f"        {name}: {option.help}" for name, _, option in options)
+    function.__doc__ = f"{inspect.getdoc(function)}\n\n    Options:\n{listed}\n"
+    return function
+
+
 def open_run(path: str | Path) -> Run:
     """Open a stored run by folder, journal file, run id, start of a run id, or `latest`. Ids refer to `./assay-runs`."""
     return Run(find_run(path))
 
 
-def plan(spec: RunSpec | None = None, **options: Any) -> Plan:
+@_list_options_in_signature
+def plan(spec: RunSpec | None = None, **options: Unpack[RunKeywords]) -> Plan:
     """Return what a run would do, or raise all problems at once. Sends no request and loads no weights.
 
     >>> plan(tasks=["quickstart_addition"], limit=10).documents  # doctest: +SKIP
@@ -95,13 +119,14 @@ def plan(spec: RunSpec | None = None, **options: Any) -> Plan:
         return _make_plan(spec, model, judges)
 
 
+@_list_options_in_signature
 def run(
     spec: RunSpec | None = None,
     *,
     progress: bool = False,
     on_plan: Callable[[Plan], None] | None = None,
     command: Sequence[str] = (),
-    **options: Any,
+    **options: Unpack[RunKeywords],
 ) -> Run:
     """Evaluate a model on tasks: request missing responses, score them, aggregate, and store everything.
 

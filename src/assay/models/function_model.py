@@ -108,8 +108,12 @@ class FunctionModel:
     async def _call(self, requests: Sequence[Generate]) -> list[Outcome]:
         given = [self._build_input(request) for request in requests]
         settings = requests[0].settings
-        values = {"stop": list(settings.stop), "max_tokens": settings.max_tokens, "seed": settings.seed}
-        values["temperature"] = settings.temperature
+        values: dict[str, Any] = {
+            "stop": list(settings.stop),
+            "max_tokens": settings.max_tokens,
+            "temperature": settings.temperature,
+            "seed": settings.seed,
+        }
         keywords = {name: values[name] for name in self._setting_names}
         argument = given if self._takes_list else given[0]
         if self._is_async:

@@ -195,9 +195,11 @@ def resume(
     given_model = None if model is None else adapt_model(model)
     given_judges = [adapt_model(one, where="judges") for one in judges]
     with enforce_time_limit(spec.helper_timeout):
-        return _execute_plan(
-            _check_same_run(_make_plan(spec, given_model, given_judges), stored, recalled.manifest), execution
-        )
+        planned = _check_same_run(_make_plan(spec, given_model, given_judges), stored, recalled.manifest)
+        finished = _execute_plan(planned, execution)
+    if not command:
+        _warn_if_all_failed(finished)
+    return finished
 
 
 def score(

@@ -91,7 +91,9 @@ def test_functions_of_packages_are_imported() -> None:
     file = SourceFile()
     file.add("dump", json.dumps)
     assert "from json import dumps" in file.render()
-    assert load(file)["dump"]([1]) == "[1]"
+    file.add("strip", str.strip)
+    saved = load(file)
+    assert saved["dump"]([1]) == "[1]" and saved["strip"](" a ") == "a" and not file.unsaved
 
 
 def test_a_function_that_uses_an_object_is_named_with_the_reason() -> None:

@@ -7,6 +7,7 @@ open connection, is not saved; its source still identifies it.
 from __future__ import annotations
 
 import ast
+import builtins
 import dis
 import importlib.util
 import inspect
@@ -37,8 +38,8 @@ class SourceFile:
 
     >>> file = SourceFile()
     >>> file.add("shout", str.upper)
-    >>> file.unsaved
-    {'shout': 'it is a method_descriptor object'}
+    >>> print(file.render().splitlines()[-1])
+    shout = str.upper
     """
 
     def __init__(self) -> None:
@@ -54,6 +55,9 @@ class SourceFile:
         """Add a function under a name. If it cannot be saved, its source is added as a comment."""
         snapshot = dict(self._imports), dict(self._definitions), dict(self._values)
         try:
+            if owner := _find_builtin_owner(function):
+                self._define(name, function, f"{name} = {owner}.{function.__name__}")
+                return
             if not isinstance(function, (FunctionType, type)) and _find_installed(function) is None:
                 raise Unsaved(f"it is a {type(function).__name__} object")
             own = getattr(function, "__name__", "")
@@ -285,6 +289,14 @@ def _find_installed(value: Any) -> tuple[str, str] | None:
     path = Path(file).resolve()
     is_installed = any(path.is_relative_to(Path(place).resolve()) for place in places)
     return (module, name) if is_installed or path.is_relative_to(own) else None
+
+
+def _find_builtin_owner(function: Any) -> str:
+    """Return the name of the built-in class of a method such as `str.strip`; an empty text for other functions."""
+    owner = getattr(function, "__objclass__", None)
+    return (
+        owner.__name__ if isinstance(owner, type) and getattr(builtins, owner.__name__, None) is owner else ""
+    )
 
 
 def _format_literal(value: Any) -> str | None:

@@ -64,6 +64,11 @@ class RunKeywords(TypedDict, total=False):
     include_reasoning: bool | str | None
     """Whether a service returns the reasoning: true or false (default: what the service does)."""
 
+    tool_calls: str
+    """How the model gets the tools of a task: native, or as text with calls in json, python or xml (default:
+    native if it supports tools).
+    """
+
     judge: str | Model | Callable[..., Any] | Sequence[str | Model | Callable[..., Any]]
     """Judge model with its arguments: NAME or NAME,key=value. Repeat the option for a judge panel. A function
     of a prompt and an object that implements `Model` are judges, too.
@@ -190,6 +195,9 @@ class RunKeywords(TypedDict, total=False):
 
     output_path: str | None
     """Folder for the run and its result files (default: ./assay-runs, journal only)."""
+
+    name: str | None
+    """Name of the run, in front of its hash (default: the model and the first task)."""
 
     log_samples: bool
     """Write samples_<task>.jsonl next to the results."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builtin_tasks.fake_hub import picture
 from tests.making import make_model, write_task
 
 import assay
@@ -154,6 +155,42 @@ def test_data_outside_needs_an_option(shared_task: Path, how: str) -> None:
     if how != "pattern":  # needs the `datasets` library
         with closing(run(shared_task, Path("out"), allow_data_outside=True)) as finished:
             assert finished.complete
+
+
+@pytest.mark.parametrize("how", ["path", "url", "mapping", "link"])
+@pytest.mark.parametrize("key", ["doc_to_image", "doc_to_visual"])
+def test_media_outside_need_an_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, how: str
+) -> None:
+    model = make_model(lambda request: "blue")
+    private, link = tmp_path / "private.png", tmp_path / "shared" / "link.png"
+    picture().save(private)
+    link.parent.mkdir()
+    link.symlink_to(private)
+    named = {
+        "path": str(private),
+        "url": private.as_uri(),
+        "mapping": {"path": str(private)},
+        "link": str(link),
+    }
+    rows = [{"question": "Which colour?", "picture": named[how], "answer": "blue"}]
+    task = write_task(tmp_path / "shared", "seen", rows, **{key: "picture"})
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    with pytest.raises(DatasetError, match=r"the media file .* is outside the folder of the task"):
+        run(task, Path("out"), model)
+    with closing(run(task, Path("out"), model, allow_data_outside=True)) as finished:
+        assert finished.complete
+    link.unlink()
+    private.rename(tmp_path / "shared" / "own.png")
+    task = write_task(
+        tmp_path / "shared",
+        "own",
+        [{**rows[0], "picture": str(link.with_name("own.png"))}],
+        **{key: "picture"},
+    )
+    with closing(run(task, Path("out"), model)) as finished:
+        assert finished.complete
 
 
 @pytest.mark.parametrize("where", ["data_root", "working directory"])

@@ -44,7 +44,7 @@ _MAX_SHOWN_NAMES = 4
 @click.option(
     "--allow_data_outside",
     is_flag=True,
-    help="Allow data files outside the folder of the task, --data_root and the working directory.",
+    help="Allow data and media files outside the folder of the task, --data_root and the working directory.",
 )
 @click.option(
     "--data_root", metavar="DIR", help="Local folder with datasets, in the layout of the Hugging Face hub."

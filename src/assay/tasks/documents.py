@@ -14,6 +14,7 @@ from assay.core.records.documents import Document
 from assay.core.records.requests import Settings
 from assay.core.records.specs import TaskSpec
 from assay.core.records.tools import CALL_SYNTAXES, Tools
+from assay.tasks.data.allowed_folders import AllowedFolders
 from assay.tasks.data.media_columns import decode_media_lazily, disable_missing_decoders
 from assay.tasks.data.rows import Rows, Split, iterate_rows
 from assay.tasks.data.splits import load_splits
@@ -286,9 +287,21 @@ class TaskDocuments:
     @cached_property
     def multimodal(self) -> MultimodalRenderer:
         """The renderer of `doc_to_visual` and `doc_to_messages`."""
-        renderer = MultimodalRenderer.from_spec(self.spec, self.rendering.model_name)
+        renderer = MultimodalRenderer.from_spec(self.spec, self.rendering.model_name, self.check_media)
         agentic = self.spec.output_type.is_agentic  # its rounds use `doc_to_text` only
         return replace(renderer, doc_to_messages=None) if agentic else renderer
+
+    def check_media(self, values: Sequence[Any], where: str) -> None:
+        """Raise an error if values of columns name files that the task may not read."""
+        if self._allowed_folders is not None:
+            for value in values:
+                self._allowed_folders.check_media(value, where=where)
+
+    @cached_property
+    def _allowed_folders(self) -> AllowedFolders | None:
+        if self.rendering.allow_data_outside:
+            return None
+        return AllowedFolders.for_task(self.spec, self.rendering.data_root)
 
     def overlap_query(self, fields: Fields) -> str:
         """Return the text to search in training data: `doc_to_decontamination_query`, or the question."""

@@ -319,9 +319,10 @@ class Task(TaskDocuments):
             if source is not None:
                 where = self.spec.place(key)
                 values = compile_media(source, self.columns, where=where)(fields)
-                media += [
-                    part(value, where=where) for value in (values if isinstance(values, list) else [values])
-                ]
+                values = values if isinstance(values, list) else [values]
+                if not callable(source):
+                    self.check_media(values, where)
+                media += [part(value, where=where) for value in values]
         return insert_media(prompt, media)
 
     def _require_text(self, value: Any, key: str) -> str:

@@ -215,7 +215,7 @@ class RunSpec:
     )
     allow_data_outside: bool = declare_option(
         False,
-        "Allow data files outside the folder of the task, --data_root and the working directory.",
+        "Allow data and media files outside the folder of the task, --data_root and the working directory.",
         "Tasks",
         flag=True,
         affects_results=False,

@@ -16,6 +16,7 @@ from typing import Any
 
 from assay.core.errors import DatasetError
 from assay.core.records.specs import TaskSpec
+from assay.tasks.data.allowed_folders import AllowedFolders
 from assay.tasks.data.hf_datasets import load_hf_dataset
 from assay.tasks.data.local_files import SUFFIXES, read_files
 from assay.tasks.data.rows import Rows, Split
@@ -49,7 +50,9 @@ def load_splits(
         made: Mapping[str, Split] = spec.custom_dataset(**arguments)
         return {name: _as_split(rows) for name, rows in made.items()}
     if not allow_data_outside:
-        _check_data_inside(spec, data_root)
+        folders = AllowedFolders.for_task(spec, data_root)
+        for key, name in _list_local_paths(spec):
+            folders.check_data(name, where=spec.place(key))
     if spec.dataset_path in ("json", "csv") and set(spec.dataset_kwargs) == {"data_files"}:
         files = _resolve_local_files(spec)
         if files is not None:
@@ -98,27 +101,6 @@ def _has_parameter(function: Any, name: str) -> bool:
         return name in inspect.signature(function).parameters
     except (TypeError, ValueError):
         return False
-
-
-def _check_data_inside(spec: TaskSpec, data_root: str | None) -> None:
-    """Reject local data outside the folder of the task, `--data_root` and the working directory.
-
-    The prompts of a shared task file go to a provider, so the file must not choose any file of the user.
-    """
-    folder = Path(spec.path).parent
-    roots = [folder, Path.cwd()]
-    roots += [Path(root).expanduser() for root in (data_root, os.environ.get("ASSAY_DATA")) if root]
-    allowed = [Path(os.path.realpath(root)) for root in roots]
-    for key, name in _list_local_paths(spec):
-        path = Path(name).expanduser()
-        for candidate in [path] if path.is_absolute() else [folder / path, path]:
-            found = Path(os.path.realpath(candidate))
-            if os.path.lexists(candidate) and not any(found.is_relative_to(root) for root in allowed):
-                raise DatasetError(
-                    f"the data file `{name}` is outside the folder of the task, --data_root and the working directory",
-                    where=spec.place(key),
-                    hint="pass --allow_data_outside if you trust the task, or copy the file",
-                )
 
 
 def _list_local_paths(spec: TaskSpec) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -26,9 +26,13 @@ class MultimodalRenderer:
     doc_to_messages: Callable[..., Any] | None
     keywords: Mapping[str, Any] | None
     where: str
+    check_media: Callable[[Sequence[Any], str], None]
+    """Rejects values of a column that name files which the task may not read."""
 
     @classmethod
-    def from_spec(cls, spec: TaskSpec, model_name: str) -> MultimodalRenderer:
+    def from_spec(
+        cls, spec: TaskSpec, model_name: str, check_media: Callable[[Sequence[Any], str], None]
+    ) -> MultimodalRenderer:
         def function(key: str) -> Callable[..., Any] | None:
             maker = getattr(spec, key)
             if maker is None or callable(maker):
@@ -44,6 +48,7 @@ class MultimodalRenderer:
             doc_to_messages=function("doc_to_messages"),
             keywords=select_model_keywords(spec.lmms_eval_specific_kwargs, model_name),
             where=spec.place("doc_to_messages" if spec.doc_to_messages is not None else "doc_to_visual"),
+            check_media=check_media,
         )
 
     @property
@@ -93,6 +98,7 @@ class MultimodalRenderer:
                     where=self.where,
                     hint=f"columns: {', '.join(fields)}",
                 )
+            self.check_media([fields[self.doc_to_visual]], self.where)
             return [fields[self.doc_to_visual]]
         takes_two = self.keywords is not None and len(_get_parameters(self.doc_to_visual)) == 2
         values = self.doc_to_visual(fields, self.keywords) if takes_two else self.doc_to_visual(fields)

@@ -595,9 +595,10 @@ def draw_pair(rng: Draw, kind: str, size: int, shift: bool) -> tuple[Any, Any, A
         shared = rng.beta(2, 1, size)
         return shared, np.where(rng.random(size) < 0.1, 0.0, shared), None, -0.1 * 2 / 3
     if kind == "right or wrong, clusters of 1 to 30":
-        codes = np.repeat(np.arange(size), np.minimum(rng.geometric(0.15, size), 30))
-        own, other = ((rng.random(len(codes)) < rng.beta(2, 1, size)[codes]).astype(float) for _ in range(2))
-        return own, other, codes, 0.0
+        members = np.repeat(np.arange(size), np.minimum(rng.geometric(0.15, size), 30))
+        levels = rng.beta(2, 1, (2, size))
+        own, other = ((rng.random(len(members)) < one[members]).astype(float) for one in levels)
+        return own, other, members, 0.0
     codes = np.repeat(np.arange(size), 10) if "clusters" in kind else None
     count = size if codes is None else 10 * size
     if kind == "Beta scores":

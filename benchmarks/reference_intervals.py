@@ -84,7 +84,7 @@ def _compute_bootstraps(samples: Samples, draw: np.random.Generator, resamples: 
     tail = np.full(len(values), normal_cdf(-reach))
     return {
         "bootstrap-t": (values - above * errors, values - below * errors),
-        "BCa": tuple(_pick(ordered, part) for part in _compute_bca_tails(samples, ratios)),  # type: ignore[dict-item]
+        "BCa": tuple(_pick(ordered, part) for part in _compute_bca_tails(samples, ratios)),
         "percentile": (_pick(ordered, tail), _pick(ordered, 1 - tail)),
     }
 

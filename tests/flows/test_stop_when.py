@@ -13,6 +13,7 @@ from tests.flows.running import CommandRunner, kill, read_tables, wait_until
 from tests.making import Function, make_model, write_task, write_texts
 
 import assay
+from assay.api import verify
 from assay.core.errors import InvalidOption, UnknownName
 from assay.core.records.responses import Failure, LogProbability
 
@@ -238,3 +239,12 @@ def test_a_stop_rule_applies_to_the_documents_that_the_run_selects(tmp_path: Pat
     about = run.facts["stopped"]["sums"]
     assert about["reached"] and about["documents"] == 200
     assert 32 <= len(read_prompts(run)) == about["asked"] and min(read_prompts(run)) >= 300
+
+
+def test_documents_that_a_stop_rule_left_out_are_not_new(tmp_path: Path) -> None:
+    task = write_task(tmp_path, "sums", ROWS)
+    run = assay.run(
+        model="oracle", tasks=[str(task)], no_cache=True, output_path=str(tmp_path / "out"), stop_when="ci<=6"
+    )
+    assert run.facts["stopped"]["sums"]["asked"] < len(ROWS)
+    assert verify(run).changes == ()

@@ -190,13 +190,15 @@ def _compare_task(plan: Plan, planned: PlannedTask, run: Run) -> _TaskDifference
     differences = _TaskDifferences()
     stored = run.journal.read_documents(planned.task.name)
     then = next(stored, None)
+    stopped = run.facts.get("stopped", {}).get(planned.task.name, {})
+    asked_all = stopped.get("asked") == stopped.get("documents") or planned.documents != stopped["documents"]
     for document, target, requests in _render_documents(plan, planned):
         while then is not None and then[0] < document.index:
             differences.documents += 1
             differences.add("data", "documents are gone", then[0], then[1], "")
             then = next(stored, None)
         if then is None or then[0] != document.index:
-            if run.finished:
+            if run.finished and asked_all:  # a stop rule leaves documents out
                 shown = rows.encode_fields(document.fields)
                 differences.add("data", "documents are new", document.index, "", shown)
             continue

@@ -128,3 +128,11 @@ def test_task_code_that_returns_no_metric_is_an_error_in_the_plan(tmp_path: Path
     path = write_task(tmp_path, metric_list=None, process_results=Function("utils.f"), helpers=source)
     with pytest.raises(AssayError, match="`process_results` returns no metric"):
         assay.plan(model=make_model(), tasks=[str(path)])
+
+
+def test_task_code_without_a_list_of_metrics_replaces_the_default_metrics(tmp_path: Path) -> None:
+    source = "def f(doc, results):\n    return {'right': 1.0}\n"
+    path = write_task(tmp_path, metric_list=None, process_results=Function("utils.f"), helpers=source)
+    run = assay.run(model=make_model(), tasks=[str(path)], no_cache=True, output_path=str(tmp_path / "out"))
+    assert [estimate.metric for estimate in run.estimates] == ["right"]
+    assert "no value" not in run.table()

@@ -142,7 +142,8 @@ def estimate_task(
     )
     if not keys and failed:  # nothing was answered: show the denominator
         keys = [(pipeline, metric) for pipeline in pipelines for metric in order]
-    elif declared:
+    elif declared and not (keys and planned.spec.process_results is not None and not planned.spec.metrics):
+        # task code without a `metric_list` replaces the default metrics
         found = {metric for _, metric in keys}
         keys += [
             (next(iter(pipelines)), metric)

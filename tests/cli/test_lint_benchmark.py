@@ -20,7 +20,7 @@ def test_findings_of_a_benchmark(assay_command: Assay, make_run: Callable[..., s
     ]
     called = assay_command("lint-benchmark", *runs)
     assert called.code == 0
-    assert "duplicates 1 of 41" in called.out and "never" in called.out and "always" in called.out
+    assert "duplicates      1 of 41" in called.out and "never" in called.out and "always" in called.out
     assert {one["kind"] for one in json.loads(assay_command("lint_benchmark", *runs, "--json").out)} == {
         "duplicates",
         "never",

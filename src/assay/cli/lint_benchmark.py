@@ -63,7 +63,7 @@ def _print(found: list[LintFinding], runs: int) -> None:
         if one.documents:
             more = ", …" if one.count > _MAX_SHOWN_DOCUMENTS else ""
             click.echo(
-                f"             documents {', '.join(map(str, one.documents[:_MAX_SHOWN_DOCUMENTS]))}{more}"
+                f"                  documents {', '.join(map(str, one.documents[:_MAX_SHOWN_DOCUMENTS]))}{more}"
             )
     if not found:
         click.echo("no problems found")

@@ -14,8 +14,11 @@ from tests.viewer.web.sample_runs import HOSTILE, SUMS
 from tests.viewer.web.viewer_server import Viewer, serve_runs
 
 import assay
+from assay.core.records.responses import Response
+from assay.core.records.tools import ToolCall
 from assay.store.runs.media_files import write_media
 from assay.store.runs.run import Run
+from assay.testing import ScriptedModel
 from assay.viewer.charts import DARK, LIGHT, OUTCOME_COLOURS
 from assay.viewer.web.pages.comparison import mark_differences
 from assay.viewer.web.rendering import read_static_file
@@ -331,3 +334,32 @@ def test_a_truncated_prompt_is_marked(tmp_path: Path) -> None:
         assert "truncated: 253 tokens removed" in cut
         assert "tokens removed" not in whole
         assert "1 of 2 prompts truncated" in viewer.get_when_ready(f"/runs/{run.id}").text
+
+
+def test_tools_and_tool_calls_are_shown_and_escaped(tmp_path: Path) -> None:
+    (tmp_path / "areas.jsonl").write_text('{"question": "Area?", "calls": []}\n')
+    task = {
+        "task": "areas",
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": {"test": "areas.jsonl"}},
+        "test_split": "test",
+        "output_type": "generate_until",
+        "doc_to_text": "{{question}}",
+        "doc_to_target": "calls",
+        "tools": [{"name": "area", "description": "<i>Area</i>"}],
+        "metric_list": [{"metric": "tool_call_match"}],
+    }
+    (tmp_path / "areas.yaml").write_text(json.dumps(task))
+    calls = (ToolCall("area", '{"base": "<b>2</b>"}'), ToolCall("volume", '{"base": '))
+    model = ScriptedModel(
+        lambda _: Response(request_id="", value="", tool_calls=calls),
+        abilities=frozenset({"generate", "chat", "tools"}),
+    )
+    run = assay.run(model=model, tasks=[str(tmp_path / "areas.yaml")], output_path=str(tmp_path / "runs"))
+    with serve_runs([tmp_path / "runs"]) as viewer:
+        page = viewer.get_when_ready(f"/runs/{quote(run.id)}/documents/areas/0").text
+    assert "Tools: area" in page and "&lt;i&gt;Area" in page
+    assert "tool call <code>area</code>" in page
+    assert html.escape('{"base": "<b>2</b>"}') in page.replace("&#34;", "&quot;")
+    assert "tool call <code>volume: the arguments of `volume` are not a JSON object</code>" in page
+    assert "(empty)" not in page

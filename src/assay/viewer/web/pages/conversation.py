@@ -118,6 +118,9 @@ def _split_response(response: Response | None, spans: Sequence[Span]) -> list[Te
     segments = split_segments(response.value, spans)
     if response.reasoning:
         segments.insert(0, TextSegment(kind="thinking", pieces=((response.reasoning, False),)))
+    for call in response.tool_calls:
+        title = f"{call.name}: {call.problem}" if call.name and call.problem else call.name or call.problem
+        segments.append(TextSegment(kind="tool call", pieces=((call.arguments, False),), title=title))
     return segments
 
 

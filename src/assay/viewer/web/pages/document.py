@@ -82,6 +82,7 @@ def build_document_context(
         "judges": build_judge_cards(record),
         "n_shot": facts.get("n_shot"),
         "settings": _collect_settings(record.asked),
+        "tools": _collect_tools(record.asked),
         "output_type": facts.get("output_type", ""),
     }
 
@@ -135,6 +136,15 @@ def _collect_settings(requests: Sequence[RequestRecord]) -> list[dict[str, Any]]
         if one.settings and one.settings not in found:
             found.append(one.settings)
     return found
+
+
+def _collect_tools(requests: Sequence[RequestRecord]) -> list[dict[str, Any]]:
+    """Return the definitions of the tools that the requests carry, each once."""
+    found: dict[str, dict[str, Any]] = {}
+    for one in requests:
+        for tool in one.options.get("tools", {}).get("tools", ()):
+            found.setdefault(tool["name"], tool)
+    return list(found.values())
 
 
 def _collect_media(prompts: Sequence[Sequence[PromptMessage]], folder: Path) -> dict[str, dict[str, Any]]:

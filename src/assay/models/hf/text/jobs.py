@@ -171,7 +171,7 @@ def decode_response(
         return decode_answer(tokens, job, tokenizer, think_end_token), ()
     found, calls = separate_calls(tokenizer.decode(tokens, special=True), job.splitter, call_format)
     answer = cut_at_stops(tokenizer.remove_special_tokens(found.answer), job.stops)
-    return SplitText(answer, found.reasoning, found.is_finished), calls
+    return SplitText(answer.strip() if calls else answer, found.reasoning, found.is_finished), calls
 
 
 def decode_answer(

@@ -128,7 +128,7 @@ GENERATING: list[tuple[str, dict[str, Any], list[tuple[str, str]], str]] = [
     ("a line end written for Jinja", {"doc_to_text": r"{{question.split('\n')[0]}}"}, [], ""),
     ("a formula", {"doc_to_text": r"{{question}} Is $a \neq b$, $\nabla f$?"}, [], ""),
     ("an invalid template", {"doc_to_text": "{{question"}, [("error", "template")], "invalid template"),
-    ("a template without its column", {"doc_to_text": "{{qestion}}"}, [("warning", "column"), ("error", "document")], "names `qestion`, which is not a column"),
+    ("a template without its column", {"doc_to_text": "{{qestion}}"}, [("error", "document")], "uses `qestion`, which the document does not have"),
     ("a column in a branch not taken", {"doc_to_text": "{% if false %}{{hint}}{% endif %}{{question}}"}, [("warning", "column")], "`hint`"),
     ("a column tested with `is defined`", {"doc_to_text": "{{question}}{% if hint is defined %}{{hint}}{% endif %}"}, [], ""),
     ("a word that is almost a column", {"doc_to_target": "anser"}, [("warning", "column")], "the constant text `anser`"),

@@ -14,14 +14,15 @@ from tests.making import Function, write_task
 def test_correct_task_has_no_findings(workspace: Path, assay_command: Assay) -> None:
     write_task(workspace)
     called = assay_command("check", "sums.yaml")
-    assert called == (0, "1 task checked: no errors, no warnings, no notes\n", "")
+    assert (called.code, called.err) == (0, "")
+    assert called.out.splitlines()[0] == "1 task checked: no errors, no warnings, no notes"
 
 
 def test_the_quickstart_tasks_have_one_note(assay_command: Assay) -> None:
     code, out, _ = assay_command("check", "quickstart")
     assert code == 0
     assert out.startswith("quickstart_addition\n  note: the target is not a complete answer")
-    assert out.endswith("6 tasks, 1 group checked: no errors, no warnings, 1 note\n")
+    assert "6 tasks, 1 group checked: no errors, no warnings, 1 note\n" in out
 
 
 def test_a_finding_says_what_where_and_a_hint(workspace: Path, assay_command: Assay) -> None:
@@ -34,6 +35,7 @@ def test_a_finding_says_what_where_and_a_hint(workspace: Path, assay_command: As
         "    hint: did you mean `doc_to_text`?\n"
         "\n"
         "1 task checked: 1 error, no warnings, no notes\n"
+        "5 of 6 documents looked at; --documents all looks at every one\n"
     )
 
 
@@ -70,6 +72,7 @@ def test_json_contains_all_findings(workspace: Path, assay_command: Assay) -> No
         "kind": "task",
         "path": str(Path("tasks/good.yaml")),
         "findings": [],
+        "documents": {"looked_at": 5, "total": 6},
     }
     first, second = report["subjects"][1]["findings"]
     assert first.keys() == second.keys() == {"severity", "kind", "what", "where", "hint"}
@@ -91,7 +94,7 @@ def test_unknown_name_is_a_finding(workspace: Path, assay_command: Assay) -> Non
     assert (code, err) == (2, "")
     assert "no task is called `quickstart_adition`" in out
     assert "did you mean `quickstart_addition`?" in out
-    assert out.endswith("1 task checked: 1 error, no warnings, no notes\n")
+    assert "1 task checked: 1 error, no warnings, no notes\n" in out
 
 
 @pytest.mark.parametrize("flag", ["--no_data", "--no-data"])
@@ -109,7 +112,7 @@ def test_a_data_root_serves_the_dataset(workspace: Path, assay_command: Assay) -
     write_task(workspace, dataset_path="org/sums", dataset_kwargs=None, doc_to_text="{{qestion}}")
     assert "not checked: dataset `org/sums` is not available" in assay_command("check", "sums.yaml").out
     out = assay_command("check", "sums.yaml", "--data_root", "hub").out
-    assert "names `qestion`" in out
+    assert "uses `qestion`" in out
     assert "not checked" not in out
 
 
@@ -191,3 +194,38 @@ def test_plan_lists_each_missing_package_once(workspace: Path, assay_command: As
     assert code == 2
     assert err.count("needs the package `no_package_a`") == 1
     assert "install: pip install no_package_a no_package_b" in err
+
+
+def test_the_number_of_documents_looked_at_is_an_option_and_is_printed(
+    assay_command: Assay, workspace: Path
+) -> None:
+    rows = [{"question": f"What is {n}?", "answer": str(n)} for n in range(1319)]
+    del rows[-1]["question"]
+    write_task(workspace, rows=rows, doc_to_text="{{question.upper()}}")
+    called = assay_command("check", "sums.yaml")
+    assert "5 of 1,319 documents looked at; --documents all looks at every one\n" in called.out
+    assert called.code == 0
+    called = assay_command("check", "sums.yaml", "--documents", "all")
+    assert "document 1318: " in called.out
+    assert called.out.endswith("1,319 of 1,319 documents looked at\n")
+    assert assay_command("check", "sums.yaml", "--documents", "0").code == 2
+
+
+def test_every_file_of_the_folders_is_checked(assay_command: Assay, workspace: Path) -> None:
+    write_task(workspace / "all" / "a", "sums")
+    write_task(workspace / "all" / "b", "sums", doc_to_text="{{nothing}}")
+    for folders in (["all"], ["all/a", "all/b"]):
+        called = assay_command("check", *folders)
+        assert called.code == 2
+        assert "sums (all/b/sums.yaml)\n" in called.out
+        assert "2 tasks checked: 1 error" in called.out
+
+
+def test_a_problem_of_several_tasks_is_printed_once(assay_command: Assay, workspace: Path) -> None:
+    for name in ("one", "two", "three"):
+        write_task(workspace / "tasks", name, doc_to_text="{{nothing}}")
+    called = assay_command("check", "tasks")
+    assert called.out.count("which the document does not have") == 1
+    assert "one, three, two\n" in called.out
+    assert "and 2 more places" in called.out
+    assert "which is not a column" not in called.out, "the error says it already"

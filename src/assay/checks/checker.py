@@ -25,6 +25,11 @@ def check_tasks(
         for entry in _iter_tasks(selection)
         if entry.path
     }
+    jobs |= {
+        key: CheckJob(name=key, source=entry.path, task=entry.name)
+        for key, entry in selection.others.items()
+        if entry.path
+    }
     for _, nodes in walks.values():
         for node in nodes:
             jobs |= {job.name: job for job in node.leaves if job.name not in jobs}
@@ -42,7 +47,16 @@ def check_tasks(
         )
     for name, result in results.items():
         findings = (*result.findings, *duplicates.get(name, ()))
-        subjects.append(Subject(name=name, kind="task", path=jobs[name].path, findings=findings))
+        subjects.append(
+            Subject(
+                name=name,
+                kind="task",
+                path=jobs[name].path,
+                findings=findings,
+                looked_at=result.looked_at,
+                total=result.total,
+            )
+        )
     return Report(subjects=tuple(subjects))
 
 

@@ -29,15 +29,17 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _TESTS_FOR_COLUMN = re.compile(r"\bis\s+(?:not\s+)?(?:un)?defined\b|\|\s*d(?:efault)?\b")
 
 
-def check_documents(task: Task, count: int, findings: Findings) -> None:
-    """Render the first `count` documents of a task and report what is wrong with them."""
+def check_documents(task: Task, count: int | None, findings: Findings) -> int:
+    """Render the first `count` documents of a task (None: all), report what is wrong with them, and return their number."""
     is_class = task.spec.config.get("class") is not None
     if not is_class:
         _check_columns(task, findings)
     found = RenderedDocuments(task.spec)
     rendering = None
     problems: dict[str, tuple[AssayError, list[int]]] = {}
+    looked_at = 0
     for document in islice(task.documents(), count):
+        looked_at += 1
         try:
             with wrap_user_errors(task.spec):
                 rendering = rendering or task.start_pass()
@@ -60,6 +62,7 @@ def check_documents(task: Task, count: int, findings: Findings) -> None:
         findings.error(kind, f"document {indices[0]}{others}: {problem.what}", problem.where, problem.hint)
     if not is_class:
         check_answers(found, findings)
+    return looked_at
 
 
 def _load_images(requests: tuple[Request, ...]) -> None:

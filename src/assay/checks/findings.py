@@ -89,6 +89,11 @@ class Subject:
     kind: str
     path: str = ""
     findings: tuple[Finding, ...] = ()
+    looked_at: int = 0
+    """Number of documents that were rendered."""
+
+    total: int = 0
+    """Number of documents; 0 if the data was not opened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +135,7 @@ class Report:
                     "name": subject.name,
                     "kind": subject.kind,
                     "path": subject.path,
+                    "documents": {"looked_at": subject.looked_at, "total": subject.total},
                     "findings": [
                         {
                             "severity": finding.severity,

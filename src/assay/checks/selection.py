@@ -24,6 +24,9 @@ class CheckSelection:
     """Every known name, including those defined in selected folders."""
 
     entries: dict[str, IndexEntry] = field(default_factory=dict)
+    others: dict[str, IndexEntry] = field(default_factory=dict)
+    """Tasks whose name another selected file has, too, by name and file."""
+
     rejected: dict[str, Findings] = field(default_factory=dict)
     """Words that cannot be checked (unknown names, unreadable files), with their findings."""
 
@@ -32,8 +35,10 @@ class CheckSelection:
         if entry.kind == "tag":
             for name in entry.members:
                 self.entries.setdefault(name, self.index.entries[name])
-        else:
-            self.entries.setdefault(entry.name, entry)
+            return
+        known = self.entries.setdefault(entry.name, entry)
+        if entry.kind == "task" and known.file != entry.file:
+            self.others[f"{entry.name} ({entry.file})"] = entry
 
     def reject(self, word: str, error: AssayError, kind: str = "name") -> None:
         """Record that a word cannot be checked."""
@@ -123,3 +128,5 @@ def _select_folder(folder: Path, selection: CheckSelection) -> None:
         selection.reject(str(folder), UnknownName(f"no task file in folder `{folder}`"))
     for entry in inside.entries.values():
         selection.add(entry)
+    for _, _, hidden in inside.shadowed:
+        _select_file(str(hidden), hidden, selection)

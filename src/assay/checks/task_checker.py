@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 
@@ -27,6 +28,7 @@ from assay.core.records.specs import TaskSpec
 __all__ = ["CheckOptions", "CheckResult", "TaskChecker"]
 
 
+_QUOTED = re.compile(r"`([^`]+)`")
 _BLOCKING_KINDS = frozenset(("package", "parameters", "rounds", "template"))
 """Kinds of errors after which documents are not rendered, because each document would repeat the error."""
 
@@ -42,8 +44,8 @@ class CheckOptions:
     allow_data_outside: bool = False
     """Whether data files may be outside the folder of the task, `data_root` and the working directory."""
 
-    documents: int = 5
-    """Number of documents to render per task."""
+    documents: int | None = 5
+    """Number of documents to render per task; None: all."""
 
     helper_timeout_s: float = 60.0
     """Time limit for task code, per document; 0 for none."""
@@ -55,6 +57,11 @@ class CheckResult:
 
     findings: tuple[Finding, ...]
     reported_metrics: ReportedMetrics | None
+    looked_at: int = 0
+    """Number of documents that were rendered."""
+
+    total: int = 0
+    """Number of documents of the task; 0 if its data was not opened."""
 
 
 class TaskChecker:
@@ -63,18 +70,25 @@ class TaskChecker:
     def __init__(self, options: CheckOptions) -> None:
         self.options = options
         self._functions = FunctionChecker()
+        self._looked_at = self._total = 0
         self._data = DataChecker(options.data_root, allow_data_outside=options.allow_data_outside)
 
     def check(self, job: CheckJob) -> CheckResult:
         """Check one task. Never raises an exception of task code."""
         findings = Findings()
+        self._looked_at = self._total = 0
         with _silence_output():
             task = read_partial_task(job.source, job.overrides, job.task, findings)
             if task is not None:
                 with collect_errors(findings, "check", task.spec):
                     self._check(task, findings)
         reports = None if task is None else _collect_reported_metrics(task)
-        return CheckResult(findings=tuple(findings), reported_metrics=reports)
+        return CheckResult(
+            findings=_drop_repeated(findings),
+            reported_metrics=reports,
+            looked_at=self._looked_at,
+            total=self._total,
+        )
 
     def _check(self, task: PartialTask, findings: Findings) -> None:
         spec = task.spec
@@ -100,10 +114,25 @@ class TaskChecker:
         if task is None:
             return
         with collect_errors(findings, "data", spec):
-            _ = len(task.rows)
+            self._total = len(task.rows)
             if check_example_pool(task, findings):
-                check_documents(task, self.options.documents, findings)
+                self._looked_at = check_documents(task, self.options.documents, findings)
+                self._total = max(self._total, self._looked_at)
                 check_cluster_columns(task, findings)
+
+
+def _drop_repeated(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the findings without a missing column that an error of a document names, too."""
+    found = tuple(findings)
+    errors = [one for one in found if one.kind == "document"]
+
+    def is_repeated(finding: Finding) -> bool:
+        names = set(_QUOTED.findall(finding.what))
+        return finding.kind == "column" and any(
+            error.where == finding.where and names & set(_QUOTED.findall(error.what)) for error in errors
+        )
+
+    return tuple(one for one in found if not is_repeated(one))
 
 
 def _collect_reported_metrics(task: PartialTask) -> ReportedMetrics:

@@ -21,7 +21,7 @@ __all__ = ["command"]
 _HELP = """Check task files and list every problem before a run.
 
 TASKS are names, groups, tags, globs, YAML files or folders. Checks YAML keys, functions, metrics, filters and
-templates, and renders the first documents of each available dataset. Exits with code 2 if there are errors.
+templates, and renders the first documents of each available dataset (--documents). Exits with code 2 if there are errors.
 Packages that task code needs are listed once, with one `pip install` line for all of them; --install runs it.
 
 \b
@@ -49,6 +49,13 @@ _MAX_SHOWN_NAMES = 4
 @click.option(
     "--data_root", metavar="DIR", help="Local folder with datasets, in the layout of the Hugging Face hub."
 )
+@click.option(
+    "--documents",
+    default="5",
+    show_default=True,
+    metavar="N|all",
+    help="Number of documents to look at in each task.",
+)
 @click.option("--no_data", is_flag=True, help="Skip all checks that need the dataset.")
 @click.option(
     "--helper_timeout",
@@ -69,6 +76,7 @@ def command(
     include_path: tuple[str, ...],
     data_root: str | None,
     allow_data_outside: bool,
+    documents: str,
     no_data: bool,
     helper_timeout: float,
     jobs: int,
@@ -87,6 +95,7 @@ def command(
         index,
         CheckOptions(
             data=not no_data,
+            documents=_parse_documents(documents),
             data_root=data_root,
             allow_data_outside=allow_data_outside,
             helper_timeout_s=helper_timeout,
@@ -101,6 +110,19 @@ def command(
         install_packages(packages, ask=not yes)
         return check_again()
     return 2 if report.count("error") else 0
+
+
+def _parse_documents(text: str) -> int | None:
+    """Parse `--documents`; None means all."""
+    from assay.core.errors import InvalidOption
+
+    if text == "all":
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise InvalidOption(
+            f"`{text}` is not a number of documents", where="--documents", hint="a number from 1 on, or `all`"
+        )
+    return int(text)
 
 
 def install_packages(packages: str, *, ask: bool) -> None:
@@ -132,7 +154,7 @@ def check_again() -> int:
 
 def _print(report: Report) -> None:
     """Print findings by task; tasks with identical findings share one block. Missing packages come last."""
-    grouped: dict[tuple[Finding, ...], list[Subject]] = {}
+    grouped: dict[tuple[tuple[str, str, str], ...], list[tuple[Subject, tuple[Finding, ...]]]] = {}
     packages: dict[str, list[tuple[Subject, Finding]]] = {}
     for subject in report.subjects:
         for finding in subject.findings:
@@ -140,15 +162,20 @@ def _print(report: Report) -> None:
                 packages.setdefault(finding.hint, []).append((subject, finding))
         others = tuple(finding for finding in subject.findings if finding.kind != "package")
         if others:
-            grouped.setdefault(others, []).append(subject)
-    for findings, subjects in grouped.items():
-        click.secho(_format_names([subject.name for subject in subjects]), bold=True)
-        for finding in findings:
-            _print_finding(finding)
+            key = tuple((one.severity, one.what, one.hint) for one in others)
+            grouped.setdefault(key, []).append((subject, others))
+    for users in grouped.values():
+        click.secho(_format_names([subject.name for subject, _ in users]), bold=True)
+        for same in zip(*(findings for _, findings in users), strict=True):
+            _print_finding(same[0], places=list(dict.fromkeys(one.where for one in same)))
         click.echo("")
     if packages:
         _print_packages(list(packages.values()), report.install_command())
     click.echo(_format_summary(report.counts()))
+    looked_at, total = (sum(getattr(one, name) for one in report.subjects) for name in ("looked_at", "total"))
+    if total:
+        hint = "; --documents all looks at every one" if looked_at < total else ""
+        click.echo(f"{looked_at:,} of {total:,} document{'' if total == 1 else 's'} looked at{hint}")
 
 
 def _print_packages(packages: list[list[tuple[Subject, Finding]]], install: str) -> None:
@@ -175,11 +202,14 @@ def _format_names(names: Sequence[str]) -> str:
     return shown if len(names) <= _MAX_SHOWN_NAMES else f"{shown} and {len(names) - _MAX_SHOWN_NAMES} more"
 
 
-def _print_finding(finding: Finding) -> None:
+def _print_finding(finding: Finding, *, places: Sequence[str]) -> None:
     click.secho(f"  {finding.severity}: ", fg=_COLOURS[finding.severity], bold=True, nl=False)
     click.echo(finding.what)
     if finding.where:
-        click.echo(f"    at {finding.where}")
+        more = (
+            f" and {len(places) - 1} more place{'' if len(places) == 2 else 's'}" if len(places) > 1 else ""
+        )
+        click.echo(f"    at {finding.where}{more}")
     if finding.hint:
         click.echo(f"    hint: {finding.hint}")
 

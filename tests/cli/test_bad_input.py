@@ -208,7 +208,7 @@ def test_error_prints_no_json(assay_command: Assay) -> None:
 CONFIGS = [
     ("limit: [1]", "`limit`"),
     ("limit: true", "`limit`"),
-    ("limit: -3", "--limit"),
+    ("limit: -3", "c.yaml:1, limit"),
     ("num_fewshot: -1", "-1"),
     ("batch_size: 0", "batch size"),
     ("tasks: 5", "`tasks`"),
@@ -216,7 +216,7 @@ CONFIGS = [
     ("model_args: [1]", "`model_args`"),
     ("gen_kwargs: 3", "key=value"),
     ("include_path: 5", "`include_path`"),
-    ("samples: 3", "--samples"),
+    ("samples: 3", "c.yaml:1, samples"),
     ("seed: [1, 2]", "expected 1 or 4 seeds, got 2"),
     ("no_cache: maybe", "neither true nor false"),
     ("predict_only: 3", "`predict_only`"),
@@ -232,3 +232,15 @@ def test_config_value_of_a_wrong_type_is_an_error(
     assert (code, out) == (2, "")
     assert err.startswith("error: ")
     assert says in err
+
+
+def test_all_errors_of_a_config_file_have_their_line(workspace: Path, assay_command: Assay) -> None:
+    (workspace / "c.yaml").write_text(
+        "tasks: [quickstart_copy]\n# text\nlimt: 3\nnum_fewshot: many\nsamples: 3\n"
+    )
+    called = assay_command("plan", "--config", "c.yaml")
+    assert called.code == 2
+    assert "no option is called `limt`\n  at c.yaml:3\n" in called.err
+    assert "  at c.yaml:4, num_fewshot\n" in called.err
+    assert "  at c.yaml:5, samples\n" in called.err
+    assert "3 problems found" in called.err

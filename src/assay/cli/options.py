@@ -109,14 +109,23 @@ def _format_default(default: Any) -> str:
 
 def build_run_spec(values: dict[str, Any], config: Path | None) -> RunSpec:
     """Build the options of a run from a config file and flags; flags take precedence."""
-    return RunSpec.of(collect_options(values, config), where=str(config) if config else "")
+    settings, places = _collect(values, config)
+    return RunSpec.of(settings, where=str(config) if config else "", places=places)
 
 
 def collect_options(values: dict[str, Any], config: Path | None) -> dict[str, Any]:
     """Return the options set in a config file or by flags, without defaults; flags take precedence."""
+    return _collect(values, config)[0]
+
+
+def _collect(values: dict[str, Any], config: Path | None) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the options and the place in the config file of those that come from it."""
     settings: dict[str, Any] = {}
+    places: dict[str, str] = {}
     if config is not None:
-        settings |= {str(name).replace("-", "_"): value for name, value in _read_config(config).items()}
+        loaded, found = _read_config(config)
+        settings |= {str(name).replace("-", "_"): value for name, value in loaded.items()}
+        places |= {name.replace("-", "_"): place for name, place in found.items()}
     for name, value in values.items():
         if value is None or value == ():
             continue
@@ -125,19 +134,20 @@ def collect_options(values: dict[str, Any], config: Path | None) -> dict[str, An
             if isinstance(value, tuple) and value and isinstance(value[0], list)
             else value
         )
-    return settings
+        places.pop(name, None)
+    return settings, places
 
 
-def _read_config(path: Path) -> dict[str, Any]:
-    from assay.engine.planning.config_files import read_yaml
+def _read_config(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    from assay.engine.planning.config_files import read_yaml_with_places
 
-    loaded = read_yaml(path, "config file")
+    loaded, places = read_yaml_with_places(path, "config file")
     if loaded is None:
-        return {}
+        return {}, {}
     if not isinstance(loaded, dict):
         raise InvalidOption(
             "a config file must be a mapping of options",
             where=str(path),
             hint="for example `tasks: [arc_easy]`",
         )
-    return loaded
+    return loaded, places

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, Literal
 
-from assay.core.errors import InvalidOption, UnknownName
+from assay.core.errors import AssayError, ErrorGroup, InvalidOption, UnknownName
 from assay.core.options.parsing import (
     check_limit,
     parse_arguments,
@@ -422,20 +422,39 @@ class RunSpec:
         )
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any], *, where: str = "") -> RunSpec:
+    def of(
+        cls, settings: Mapping[str, Any], *, where: str = "", places: Mapping[str, str] | None = None
+    ) -> RunSpec:
         """Build from a config file or keyword arguments. Strings are parsed as on the command line."""
-        return cls(**cls.read(settings, where=where))
+        return cls(**cls.read(settings, where=where, places=places))
 
     @classmethod
-    def read(cls, settings: Mapping[str, Any], *, where: str = "") -> dict[str, Any]:
-        """Parse and validate the values of some options."""
+    def read(
+        cls, settings: Mapping[str, Any], *, where: str = "", places: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Parse and validate the values of some options. `places` are the places (`file:line`) of options in a file.
+
+        Raises:
+            ErrorGroup: Several options are unknown or have invalid values.
+        """
         known = {item.name: item for item in fields(cls)}
         values: dict[str, Any] = {}
+        problems: list[AssayError] = []
         for name, value in settings.items():
             key = name.replace("-", "_")
-            if key not in known:
-                raise UnknownName.of("option", name, sorted(known), where=where, ls="options")
-            values[key] = _parse_setting(known[key], value, where)
+            place = (places or {}).get(name, "")
+            try:
+                if key not in known:
+                    raise UnknownName.of("option", name, sorted(known), where=place or where, ls="options")
+                values[key] = _parse_setting(known[key], value, where)
+            except InvalidOption as error:
+                problems.append(
+                    InvalidOption(error.what, where=f"{place}, {name}", hint=error.hint) if place else error
+                )
+            except UnknownName as error:
+                problems.append(error)
+        if problems:
+            raise problems[0] if len(problems) == 1 else ErrorGroup(problems)
         return values
 
     def shape(self) -> dict[str, Any]:

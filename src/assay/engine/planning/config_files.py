@@ -8,7 +8,7 @@ from typing import Any
 
 from assay.core.errors import InvalidOption
 
-__all__ = ["read_yaml"]
+__all__ = ["read_yaml", "read_yaml_with_places"]
 
 _STANDARD_INPUT = "-"
 
@@ -19,13 +19,26 @@ def read_yaml(path: Path, kind: str) -> Any:
     Raises:
         InvalidOption: The file cannot be read or is not YAML.
     """
+    return read_yaml_with_places(path, kind)[0]
+
+
+def read_yaml_with_places(path: Path, kind: str) -> tuple[Any, dict[str, str]]:
+    """Read a YAML file and return also the place (`file:line`) of each top-level key.
+
+    Raises:
+        InvalidOption: The file cannot be read or is not YAML.
+    """
     import yaml
 
     from assay.tasks.files.yaml_aliases import load_yaml
 
     try:
         text = sys.stdin.read() if str(path) == _STANDARD_INPUT else path.read_text(encoding="utf-8")
-        return load_yaml(text, yaml.SafeLoader)  # its error positions are more precise
+        loaded = load_yaml(text, yaml.SafeLoader)  # its error positions are more precise
+        node = yaml.compose(text, yaml.SafeLoader)
+        keys = [key for key, _ in node.value] if isinstance(node, yaml.MappingNode) else []
+        name = "standard input" if str(path) == _STANDARD_INPUT else str(path)
+        return loaded, {str(key.value): f"{name}:{key.start_mark.line + 1}" for key in keys}
     except OSError as error:
         raise InvalidOption(f"cannot read the {kind}: {error.strerror}", where=str(path)) from None
     except UnicodeDecodeError as error:

@@ -13,7 +13,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from scripts.reference import catalogue, commands, keys, keywords
+from scripts.reference import catalogue, commands, json_schemas, keys, keywords
 
 from assay.core.options.run_spec import Option, list_options
 
@@ -67,6 +67,7 @@ PAGES = {
     "names.md": catalogue.generate_names_page,
     "errors.md": catalogue.generate_errors_page,
     keywords.PATH: keywords.generate_module,
+    "json.md": json_schemas.build_page,
 }
 
 

@@ -30,7 +30,14 @@ def is_run(word: str, folders: Sequence[str] = ()) -> bool:
     path = Path(word).expanduser()
     if word == "latest" or (path / JOURNAL_FILE).is_file() or path.name == JOURNAL_FILE:
         return True
-    return any(folder.name == word for folder in find_run_folders(folders))
+    names = [folder.name for folder in find_run_folders(folders)]
+    return word in names or (any(name.startswith(word) for name in names) and not _is_task(word))
+
+
+def _is_task(word: str) -> bool:
+    from assay.tasks.files.index import TaskIndex, find_task_roots
+
+    return word in TaskIndex.build(find_task_roots()).entries
 
 
 def parse_document_numbers(words: Sequence[str]) -> list[int]:

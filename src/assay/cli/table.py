@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.cli.arguments import in_option, split_names
+from assay.cli.arguments import in_option, json_option, print_json, split_names
+
+if TYPE_CHECKING:
+    from assay.viewer.matrix.score_matrix import Matrix
 
 __all__ = ["command"]
 
@@ -23,6 +26,7 @@ Examples:
   assay table base tuned --format md
   assay table base tuned --format latex --percent --transpose -o table.tex
   assay table latest --format csv --every -o numbers.csv
+  assay table base tuned --json
 """
 
 
@@ -61,6 +65,7 @@ Examples:
     help="Number of decimals. [default: 4; 2 with --percent]",
 )
 @click.option("--transpose", is_flag=True, help="Show runs in rows and tasks in columns.")
+@json_option
 @in_option
 def command(
     runs: tuple[str, ...],
@@ -73,6 +78,7 @@ def command(
     percent: bool,
     digits: int | None,
     transpose: bool,
+    as_json: bool,
     folders: tuple[str, ...],
 ) -> int:
     """Run the command; its help text is above."""
@@ -98,6 +104,13 @@ def command(
         matrix = build_matrix(
             sources, tasks=split_names(task_names), metrics=split_names(metrics), all_metrics=every
         )
+    if as_json:
+        if output is not None:
+            raise InvalidOption(
+                "`--json` prints to standard output", where="--output", hint="redirect it: `> FILE`"
+            )
+        print_json(_to_json(matrix))
+        return 0
     text = format_matrix(matrix, format_name, style)
     if output is None:
         click.echo(text, nl=False)
@@ -105,3 +118,34 @@ def command(
         write_atomically(output, text)
         click.echo(f"wrote {output}", err=True)
     return 0
+
+
+def _to_json(matrix: Matrix) -> dict[str, Any]:
+    """Return the table as JSON: a row per task, filter and metric, with a cell per run (null: no score)."""
+    return {
+        "runs": [{"name": one.name, "label": one.label, "model": one.model} for one in matrix.columns],
+        "rows": [
+            {
+                "task": row.task,
+                "label": row.label,
+                "metric": row.metric,
+                "filter": row.pipeline,
+                "group": row.group,
+                "higher_is_better": row.higher_is_better,
+                "cells": [
+                    None
+                    if cell is None
+                    else {
+                        "value": cell.value,
+                        "stderr": cell.stderr,
+                        "interval": None if cell.interval is None else list(cell.interval),
+                        "scored": cell.scored,
+                        "best": cell.best,
+                    }
+                    for cell in row.cells
+                ],
+            }
+            for row in matrix.rows
+        ],
+        "notes": list(matrix.notes),
+    }

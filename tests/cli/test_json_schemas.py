@@ -1,0 +1,95 @@
+"""Every machine-readable output matches its documented JSON schema."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from scripts.reference.json_schemas import SCHEMAS, read_schema
+from tests.making import write_task
+
+import assay
+from assay.cli.app import run_command_line
+
+COMMANDS = {
+    "run": [
+        ["run", "--tasks", "quickstart", "--limit", "3", "--output_path", "one"],
+        ["resume", "FIRST"],
+    ],
+    "runs": [["runs", "--in", "RUNS"]],
+    "runs_show": [["runs", "show", "FIRST"]],
+    "runs_rm": [["runs", "rm", "COPY", "--yes"]],
+    "runs_repair": [["runs", "repair", "FIRST"]],
+    "plan": [["plan", "--tasks", "quickstart", "--limit", "3"]],
+    "check": [["check", "quickstart_copy", "broken.yaml", "no_such_task"]],
+    "show_task": [["show", "quickstart", "-n", "1"]],
+    "show_run": [["show", "FIRST", "-n", "20"], ["show", "SECOND", "--wrong"]],
+    "show_yaml": [["show", "quickstart", "--yaml"]],
+    "compare": [
+        ["compare", "FIRST", "SECOND"],
+        ["compare", "FIRST", "SECOND", "--show_flips", "--allow_mismatch", "all"],
+    ],
+    "table": [["table", "FIRST", "SECOND", "--every"]],
+    "gate": [
+        ["gate", "FIRST", "--baseline", "SECOND"],
+        ["gate", "FIRST", "--min", "quickstart_copy=0.999"],
+    ],
+    "power": [["power", "FIRST"]],
+    "verify": [["verify", "FIRST"]],
+    "score": [["score", "FIRST", "--dry_run"]],
+    "explain": [["explain", "FIRST", "SECOND"]],
+    "ls": [["ls", kind] for kind in ("tasks", "groups", "tags", "models", "metrics", "options")]
+    + [["ls", "models", "hf"]],
+    "cache": [["cache", "ls"]],
+    "lint_benchmark": [["lint-benchmark", "FIRST", "SECOND"]],
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, str]:
+    """Two small runs of the embedded model, and their folder."""
+    folder = tmp_path_factory.mktemp("runs")
+    first, second = (
+        assay.run(tasks=["quickstart"], limit=3, num_fewshot=shots, output_path=str(folder), no_cache=True)
+        for shots in (None, 1)
+    )
+    return str(first.folder), str(second.folder), str(folder)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_output_matches_its_schema(
+    name: str, runs: tuple[str, str, str], workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_task(workspace, "broken", metric_list=[{"metric": "exact_macth"}])
+    schema = read_schema(SCHEMAS / f"{name}.json")
+    Draft202012Validator.check_schema(schema)
+    shutil.copytree(runs[0], "copy")
+    names = {**dict(zip(("FIRST", "SECOND", "RUNS"), runs, strict=True)), "COPY": "copy"}
+    for words in COMMANDS[name]:
+        capsys.readouterr()
+        run_command_line([*(names.get(word, word) for word in words), "--json"])
+        out, err = capsys.readouterr()
+        assert out, err
+        problems = [
+            f"{'/'.join(map(str, error.absolute_path))}: {error.message[:200]}"
+            for error in Draft202012Validator(schema).iter_errors(json.loads(out))
+        ]
+        assert not problems, words
+
+
+def test_every_schema_is_validated_and_says_what_it_describes() -> None:
+    files = {path.stem: path for path in SCHEMAS.glob("*.json")}
+    assert set(files) == set(COMMANDS)
+    for path in files.values():
+        schema: dict[str, Any] = read_schema(path)
+        assert schema["title"].startswith("assay ")
+        assert schema["description"].endswith(".")
+
+
+def test_a_schema_rejects_other_values() -> None:
+    schema = read_schema(SCHEMAS / "runs.json")
+    assert list(Draft202012Validator(schema).iter_errors([{"id": 3}]))

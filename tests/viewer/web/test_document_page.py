@@ -13,6 +13,7 @@ from tests.viewer.web.reading_runs import REASONING
 from tests.viewer.web.viewer_server import Viewer
 
 from assay.core.records.responses import Response
+from assay.core.records.tools import ToolCall
 from assay.store.documents.details import DocumentRecord, RequestRecord
 from assay.store.runs.run import Run
 from assay.viewer.documents.prompts import PromptMessage
@@ -89,6 +90,14 @@ def test_rounds_show_only_the_new_messages() -> None:
     rounds = build_rounds([[first], [first, answer, second]], asked, {}, is_dialogue=True)
     assert [(one.title, one.messages) for one in rounds] == [("round 1", (first,)), ("round 2", (second,))]
     assert [one.responses[0].segments[0].text for one in rounds] == ["b", "d"]
+
+
+def test_tool_calls_of_a_response_are_parts_of_it() -> None:
+    said = Response(request_id="", value="I look.", tool_calls=(ToolCall("look_up", '{"word": "seven"}'),))
+    asked = [RequestRecord(number=0, repeat=0, kind="generate", prompt=0, response=said)]
+    (only,) = build_rounds([[PromptMessage(role="user", parts=("a",))]], asked, {}, is_dialogue=False)
+    found = [(one.kind, one.title, one.text) for one in only.responses[0].segments]
+    assert found == [("text", "", "I look."), ("tool call", "look_up", '{"word": "seven"}')]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from tests.making import write_task
+from tests.making import make_model, write_task, write_texts
 from tests.viewer.web.sample_runs import HOSTILE, SUMS
 from tests.viewer.web.viewer_server import Viewer, serve_runs
 
@@ -363,3 +363,23 @@ def test_tools_and_tool_calls_are_shown_and_escaped(tmp_path: Path) -> None:
     assert html.escape('{"base": "<b>2</b>"}') in page.replace("&#34;", "&quot;")
     assert "tool call <code>volume: the arguments of `volume` are not a JSON object</code>" in page
     assert "(empty)" not in page
+
+
+def test_corpus_metrics_are_sorted_by_document(tmp_path: Path) -> None:
+    rows = [{"question": f"say {n}", "answer": "a b c d"} for n in range(3)]
+    metric = {"metric": "word_error_rate"}
+    spoken = write_task(tmp_path, "spoken", rows, metric_list=[metric])
+    said = ("a b c d", "x y z w", "a b c")
+    model = make_model(lambda request: "x" if request.task != "spoken" else said[request.document])
+    run = assay.run(model=model, tasks=[str(spoken)], no_cache=True, output_path=str(tmp_path / "out"))
+    texts = assay.run(
+        model="embedded", tasks=[str(write_texts(tmp_path))], no_cache=True, output_path=str(tmp_path / "out")
+    )
+    with serve_runs([tmp_path / "out"]) as viewer:
+        page = viewer.get_when_ready(f"/runs/{run.id}/documents?sort=score&order=desc").text
+        places = [page.index(f"/documents/spoken/{number}") for number in (1, 2, 0)]
+        assert places == sorted(places)
+        assert "1.0000" in page and "0.2500" in page
+        page = viewer.get_when_ready(f"/runs/{texts.id}/documents?sort=score&order=desc").text
+        values = [float(one) for one in re.findall(r'data-label="score">([^<]+)<', page)]
+        assert len(values) == 3 and values == sorted(values, reverse=True) and values[0] > 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -104,15 +105,19 @@ class RowReader:
         slots = {key: at for at, key in enumerate(listed)}
         for at, verdicts in enumerate(_parse_json_texts(row[5] for row in rows)):
             for pipeline, metric, kind, value, _ in verdicts or ():
-                if kind != "score":
+                if kind not in ("score", "evidence"):
                     continue
+                number = decode_verdict_value(value) if type(value) is str else value
+                if kind == "evidence":
+                    number = compute_document_value(metric, number)
+                    if number is None:
+                        continue
                 slot = slots.get((pipeline, metric))
                 if slot is None:
                     if len(listed) >= MAX_METRICS:
                         continue
                     slot = slots[pipeline, metric] = len(listed)
                     listed.append((pipeline, metric))
-                number = decode_verdict_value(value) if type(value) is str else value
                 if isinstance(number, (int, float)):
                     scores[slot, at] = number
 
@@ -179,6 +184,28 @@ class RowReader:
     def _exclude_field(self, name: str) -> None:
         self.excluded_fields.add(name)
         self.categories.pop(name, None)
+
+
+def compute_document_value(metric: str, evidence: Any) -> float | None:
+    """Return the value of a corpus metric for one document; None if its evidence is not a pair of numbers.
+
+    An error rate is (errors, units); perplexity and bits per byte are (log-likelihood, units).
+
+    >>> compute_document_value("word_error_rate", (1, 4)), compute_document_value("bleu", ("a", "b"))
+    (0.25, None)
+    """
+    if not isinstance(evidence, (list, tuple)) or len(evidence) != 2:
+        return None
+    if any(isinstance(part, bool) or not isinstance(part, (int, float)) for part in evidence):
+        return None
+    total, units = evidence
+    if units <= 0:
+        return None
+    if "perplexity" in metric:
+        return math.exp(min(-total / units, 700.0))
+    if "bits_per" in metric:
+        return float(-total / units / math.log(2))
+    return float(total / units)
 
 
 def _parse_json_texts(texts: Iterator[str | None]) -> list[Any]:

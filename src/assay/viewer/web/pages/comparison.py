@@ -14,6 +14,7 @@ from assay.store.documents.score_tables import DocumentExcerpt
 from assay.store.index.document_index import compute_signature
 from assay.store.runs.run import Run
 from assay.viewer.charts import ScoreMark, build_scores_figure, build_themed_figures, group_by_scale
+from assay.viewer.comparison.conclusion import state_conclusion
 from assay.viewer.comparison.difference_charts import build_differences_figure, group_differences
 from assay.viewer.comparison.records import CompareOptions, Comparison, ComparisonRow, Flip
 from assay.viewer.comparison.run_comparison import compare_sources
@@ -31,7 +32,6 @@ __all__ = [
     "find_flip_neighbours",
     "mark_differences",
     "read_signatures",
-    "summarise_comparison",
 ]
 
 FLIPS_PER_PAGE = 25
@@ -195,7 +195,7 @@ def build_comparison_context(compared: RunComparisons) -> dict[str, Any]:
                 "comparison": comparison,
                 "why": why,
                 "charts": charts,
-                "summary": None if comparison is None else summarise_comparison(comparison),
+                "conclusion": "" if comparison is None else state_conclusion(comparison),
                 "has_filters": comparison is not None
                 and any(row.pipeline not in ("", "none") for row in comparison.rows),
             }
@@ -356,33 +356,3 @@ def _add_piece(pieces: Pieces, text: str, *, differs: bool) -> None:
         text = text[len(words) :]
     if text:
         pieces.append((text, False))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparisonSummary:
-    """The result of a comparison in words: the tasks with a difference, and the number of the others."""
-
-    better: tuple[str, ...]
-    worse: tuple[str, ...]
-    blocked: tuple[str, ...]
-    equal: int
-    tasks: int
-
-
-def summarise_comparison(comparison: Comparison) -> ComparisonSummary:
-    """Return on which tasks the second run is better or worse beyond chance."""
-    rows = comparison.rows
-    return ComparisonSummary(
-        better=tuple(_describe_row(row) for row in rows if row.better is True),
-        worse=tuple(_describe_row(row) for row in rows if row.better is False),
-        blocked=tuple(f"{row.task} ({', '.join(row.blocked)})" for row in rows if row.blocked),
-        equal=sum(row.better is None and not row.blocked for row in rows),
-        tasks=len(rows),
-    )
-
-
-def _describe_row(row: ComparisonRow) -> str:
-    unit = 100 if row.share else 1
-    what = f"{row.task} {row.metric}" + (f" ({row.pipeline})" if row.pipeline not in ("", "none") else "")
-    points = " points" if row.share else ""
-    return f"{what} {unit * row.difference:+.3g}{points} ({unit * row.low:+.3g} to {unit * row.high:+.3g})"

@@ -13,6 +13,7 @@ from assay.viewer.charts.distributions import (
     build_categories_figure,
     build_histogram_figure,
 )
+from assay.viewer.charts.history import HistoryPoint, build_history_figure
 from assay.viewer.charts.outcomes import OutcomeBar, build_outcomes_figure
 from assay.viewer.charts.scores import ScoreMark, build_scores_figure, group_by_scale
 from assay.viewer.charts.theme import (
@@ -27,6 +28,7 @@ from assay.viewer.charts.theme import (
 from assay.viewer.charts.throughput import Pause, Throughput, build_throughput_figure
 
 __all__ = [
+    "build_history_figure",
     "CONFIG",
     "DARK",
     "LIGHT",
@@ -34,6 +36,7 @@ __all__ = [
     "CategoryMark",
     "Difference",
     "Figure",
+    "HistoryPoint",
     "HistogramBar",
     "OutcomeBar",
     "Pause",

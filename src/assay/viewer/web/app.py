@@ -15,7 +15,14 @@ from assay.core.errors import AssayError, UnknownName
 from assay.store.runs.media_files import detect_content_type, find_media_file
 from assay.store.runs.tags import write_tags
 from assay.viewer.documents import filter_trace
-from assay.viewer.web import comparison_routes, document_list_routes, label_routes, rendering, run_routes
+from assay.viewer.web import (
+    comparison_routes,
+    document_list_routes,
+    label_routes,
+    matrix_routes,
+    rendering,
+    run_routes,
+)
 from assay.viewer.web.access_control import AccessControl
 from assay.viewer.web.background_jobs import BackgroundJobs
 from assay.viewer.web.live_updates import stream_events
@@ -55,6 +62,7 @@ def build_app(catalog: RunCatalog, *, token: str, port: int) -> AccessControl:
             *label_routes.routes,
             *run_routes.routes,
             *comparison_routes.routes,
+            *matrix_routes.routes,
         ],
         lifespan=lifespan,
         exception_handlers={

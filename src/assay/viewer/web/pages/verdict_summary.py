@@ -129,7 +129,7 @@ def _find_target(record: DocumentRecord, choices: Sequence[Mapping[str, Any]]) -
     if named:
         return " | ".join(dict.fromkeys(named))
     target = record.target
-    listed = record.fields.get("choices")
+    listed: Any = record.fields.get("choices")
     is_index = isinstance(target, int) and not isinstance(target, bool) and isinstance(listed, list)
     if is_index and 0 <= target < len(listed) and isinstance(listed[target], str):
         return str(listed[target]).strip()

@@ -5,17 +5,25 @@ const isDark = () => {
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 };
 
-// On a phone, the legend starts at the left edge and long names are cut, so that no entry is outside of the figure.
-function fitLegend(data, layout) {
-  layout.legend = { ...layout.legend, x: 0, xref: "container", font: { ...layout.legend?.font, size: 11 } };
-  for (const trace of data) if (trace.name?.length > 34) trace.name = `${trace.name.slice(0, 33)}…`;
+// On a phone, a list below the figure replaces its legend, whose entries would be cut off.
+function replaceLegend(figure, data, layout) {
+  layout.showlegend = false;
+  layout.margin = { ...layout.margin, t: 8 };
+  const list = figure.querySelector(".chart-legend") ?? figure.appendChild(Object.assign(document.createElement("ul"), { className: "legend chart-legend" }));
+  list.replaceChildren(...data.filter((trace) => trace.name).map((trace) => {
+    const item = document.createElement("li"), dot = document.createElement("i");
+    dot.style.background = trace.marker?.color ?? trace.line?.color;
+    const text = new DOMParser().parseFromString(trace.name, "text/html").body.textContent;  // names are escaped for plotly
+    item.append(dot, text);
+    return item;
+  }));
 }
 
 function draw() {
   for (const figure of document.querySelectorAll("figure.chart")) {
     const given = JSON.parse(figure.querySelector("script").textContent);
     const { data, layout } = given[isDark() ? "dark" : "light"];
-    if (layout.showlegend && figure.clientWidth < 560) fitLegend(data, layout);
+    if (layout.showlegend && figure.clientWidth < 560) replaceLegend(figure, data, layout);
     const place = figure.querySelector(".plot");
     globalThis.Plotly.react(place, data, layout, given.config).then(() => figure.classList.add("drawn"));
   }

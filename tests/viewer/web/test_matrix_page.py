@@ -1,0 +1,80 @@
+"""The matrix of runs and tasks, and the history of a task."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from tests.viewer.web.browser_visit import Visit, check_accessibility
+from tests.viewer.web.viewer_server import Viewer
+
+from assay.store.runs.run import Run
+from assay.viewer.matrix.score_matrix import MatrixCell, MatrixRow
+from assay.viewer.web.pages.matrix import compute_heat_levels
+
+Runs = tuple[Run, Run]
+
+
+@pytest.mark.parametrize(
+    ("values", "share", "higher", "levels"),
+    [
+        ((0.0, 0.5, 1.0), True, True, [0, 4, 9]),
+        ((1.0, 0.0, 0.2), True, False, [0, 9, 7]),
+        ((10.0, 30.0, 20.0), False, False, [9, 0, 4]),
+        ((5.0, 5.0, 5.0), False, True, [None, None, None]),
+        ((1.0, None, 0.0), True, True, [9, None, 0]),
+        ((1.0, 0.0, 0.0), True, None, [None, None, None]),
+    ],
+)
+def test_cells_are_shaded_by_how_good_they_are(
+    values: tuple[float | None, ...], share: bool, higher: bool | None, levels: list[int | None]
+) -> None:
+    cells = tuple(None if value is None else MatrixCell(value=value) for value in values)
+    row = MatrixRow(
+        task="t", label="t", metric="m", pipeline="none", cells=cells, share=share, higher_is_better=higher
+    )
+    assert compute_heat_levels(row) == levels
+
+
+def test_a_score_is_starred_beyond_chance_only(viewer: Viewer, runs: Runs) -> None:
+    page = viewer.get_when_ready("/matrix").text
+    rows = {name: row for row in page.split("<tr")[2:] for name in re.findall(r"task=(\w+)&", row)[:1]}
+    assert rows["sums"].count("★") == 1 and rows["sums"].index("second-model") < rows["sums"].index("★")
+    assert "★" not in rows["choices"] and "★" not in rows["media"]
+    chosen = viewer.get_when_ready(f"/matrix?run={runs[0].id}").text
+    assert "second-model" not in chosen.partition("<table")[2]
+    assert viewer.get("/matrix?run=nothing").status == 404
+
+
+def test_the_history_of_a_task_lists_every_run(viewer: Viewer, runs: Runs) -> None:
+    page = viewer.get("/matrix/history?task=sums").text
+    assert all(run.id in page for run in runs)
+    assert page.count('<script type="application/json">') == 1
+    assert viewer.get("/matrix/history?task=nothing").status == 404
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_groups_open_and_cells_lead_to_documents(
+    browser: Any, reading_viewer: Viewer, group_run: Run, reading_run: Run, scheme: str
+) -> None:
+    visit = Visit(browser, reading_viewer, color_scheme=scheme)
+    page = visit.page
+    page.click(".top nav >> text=Matrix")
+    page.wait_for_selector("table.matrix")
+    check_accessibility(page)
+    hidden = page.locator("table.matrix a >> text=subject_23")
+    assert not hidden.is_visible()
+    page.click("table.matrix [data-fold]")
+    hidden.wait_for()
+    hidden.click()
+    page.wait_for_selector("figure.chart.drawn .main-svg")
+    check_accessibility(page)
+    page.keyboard.press("u")
+    page.wait_for_selector("table.matrix")
+    page.locator("table.matrix tr", has_text="worked").locator("td a").first.click()
+    page.wait_for_url("**/documents?task=worked")
+    page.wait_for_selector("a.row")
+    visit.check()
+    visit.context.close()

@@ -248,15 +248,63 @@ function showRun(state) {
     const before = lastStates.get(state.key);
     const now = performance.now() / 1000;
     if (before && now > before.now && state.responses >= before.responses) {
-      const throughput = (state.responses - before.responses) / (now - before.now);
+      // Smoothed over about ten seconds: single events are uneven.
+      const weight = 1 - Math.exp((before.now - now) / 10);
+      const smooth = (old, value) => old === undefined ? value : old + weight * (value - old);
+      const throughput = before.throughput = smooth(before.throughput, (state.responses - before.responses) / (now - before.now));
+      const docs = before.docs = smooth(before.docs, (state.done - before.done) / (now - before.now));
       const left = state.documents - state.done;
-      const docs = (state.done - before.done) / (now - before.now);
       const place = select("[data-run-throughput]", holder);
       if (place) place.textContent = `${throughput.toFixed(throughput < 10 ? 1 : 0)} responses/s` + (docs > 0 && left > 0 ? `, ${formatDuration(left / docs)} left` : "");
     }
-    lastStates.set(state.key, { now, responses: state.responses, done: state.done });
+    lastStates.set(state.key, { ...before, now, responses: state.responses, done: state.done });
+    if (holder.id === "live" && state.tasks) showProgress(state);
     if (holder.id === "live" && state.state !== "running" && holder.dataset.seen === "running") location.reload();
     holder.dataset.seen = state.state;
+  }
+}
+
+// The page of a running run: its tables come from the same event as its totals.
+function showProgress(state) {
+  const dollars = (value) => `$${value.toFixed(value < 1 ? 4 : 2)}`;
+  const base = location.pathname;
+  for (const row of all("tr[data-task-row]")) {
+    const parts = state.tasks[row.dataset.taskRow];
+    if (!parts) continue;
+    drawBar(row, parts);
+    select(".links", row).replaceChildren(...parts.flatMap(([name, count], place) => {
+      const link = Object.assign(document.createElement("a"), { href: `${base}/documents?${new URLSearchParams({ task: row.dataset.taskRow, outcome: name })}`, textContent: `${counted(count)} ${name}` });
+      return place ? [" · ", link] : [link];
+    }));
+  }
+  const cost = select("[data-run-cost]");
+  if (cost && state.cost_usd !== null) {
+    cost.closest("div").hidden = false;
+    cost.textContent = dollars(state.cost_usd) + (state.cost_forecast_usd && state.state === "running" ? `, about ${dollars(state.cost_forecast_usd)} in the end` : "");
+  }
+  const scores = select("[data-run-scores] tbody");
+  if (scores && state.scores.length) {
+    scores.closest("section").hidden = false;
+    scores.replaceChildren(...state.scores.map((one) => {
+      const row = document.createElement("tr");
+      const head = Object.assign(document.createElement("th"), { scope: "row", textContent: one.task });
+      const cells = [[one.metric, "metric"], [one.value.toFixed(4), "value"], [one.low === null ? "" : `${one.low.toFixed(4)} – ${one.high.toFixed(4)}`, "interval"], [counted(one.count), "documents"]];
+      row.append(head, ...cells.map(([text, label], place) => {
+        const cell = Object.assign(document.createElement("td"), { textContent: text, className: place ? "num" : "" });
+        cell.dataset.label = label;
+        return cell;
+      }));
+      return row;
+    }));
+  }
+  const failures = select("[data-run-failures]");
+  if (failures && state.failures.length) {
+    failures.closest("section").hidden = false;
+    failures.replaceChildren(...state.failures.map((one) => {
+      const item = document.createElement("li");
+      item.append(Object.assign(document.createElement("a"), { href: `${base}/documents/${encodeURIComponent(one.task)}/${one.position}`, textContent: `${one.task} #${one.position}` }), ` ${one.why}`);
+      return item;
+    }));
   }
 }
 
@@ -276,6 +324,8 @@ function listen() {
     latestEvents.set(state.key, state);
     showRun(state);
   });
+  source.addEventListener("error", () => { const note = select("[data-run-connection]"); if (note) note.hidden = false; });
+  source.addEventListener("open", () => { const note = select("[data-run-connection]"); if (note) note.hidden = true; });
   source.addEventListener("runs", () => { if (page === "runs") swap(location.pathname + location.search, { keep: false }); });
   addEventListener("pagehide", () => source.close());
 }

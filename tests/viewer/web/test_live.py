@@ -39,7 +39,7 @@ def test_a_snapshot_agrees_with_the_results(viewer: Viewer, runs: Runs) -> None:
 def test_the_cost_is_projected_to_all_documents(tmp_path: Path) -> None:
     usage = Usage(input_tokens=10, output_tokens=2, cost_usd=0.25)
     model = make_model(lambda request: Response(request_id="", value="2", usage=usage))
-    rows = [{"question": "What is 1 + 1?", "answer": "2"}] * 4
+    rows = [{"question": f"What is {n} + 1?", "answer": "2"} for n in range(4)]
     task = write_task(tmp_path, "sums", rows)
     run = assay.run(model=model, tasks=[str(task)], no_cache=True, output_path=str(tmp_path / "out"))
     catalog = RunCatalog([str(tmp_path / "out")])

@@ -77,7 +77,7 @@ _RUN_FLAGS = ("wrong", "endings", "where", "numbers", "task_filter", "metric", "
     "--where",
     default="",
     metavar="EXPRESSION",
-    help="Of a run: only documents that match a filter expression, for example `score<1 and answer~/[0-9]+/`.",
+    help="Of a run: only documents that match a filter expression, for example `wrong and answer~/[0-9]+/`.",
 )
 @click.option(
     "--document",

@@ -44,9 +44,18 @@ def write_run(folder: Path) -> None:
             [(f"judge-{n}", Response(request_id="", value="Yes" if n % 2 == 0 else "No, it is wrong"))],
             source="judge",
         )
-        finish = "length" if n % 10 == 9 else "stop"
         journal.add_responses(
-            [(f"sum-{n}", Response(request_id="", value=text, finish=finish, usage=Usage(10, n)))],
+            [
+                (
+                    f"sum-{n}",
+                    Response(
+                        request_id="",
+                        value=text,
+                        finish="length" if n % 10 == 9 else "stop",
+                        usage=Usage(10, n),
+                    ),
+                )
+            ],
             source="model",
         )
         right = float(n % 2 == 0)
@@ -64,10 +73,8 @@ def write_run(folder: Path) -> None:
         )  # fmt: skip
     for n in range(4):
         document = Document(task="errors", index=n, fields={"question": "?", "subject": "Speech"})
-        request = Likelihood(
-            task="errors", document=n, index=0, prompt=Prompt.of_text("?"), continuation=" a"
-        )
-        journal.add_documents([(document, 0, [request], [f"error-{n}"])])
+        choice = Likelihood(task="errors", document=n, index=0, prompt=Prompt.of_text("?"), continuation=" a")
+        journal.add_documents([(document, 0, [choice], [f"error-{n}"])])
         journal.add_responses(
             [(f"error-{n}", Response(request_id="", value=LogProbability(-1.0, True)))], source="model"
         )

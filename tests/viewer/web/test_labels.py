@@ -76,7 +76,7 @@ def test_an_answer_is_labelled_by_key(
     assert int(page.inner_text("#found")) > 10
 
 
-def post(viewer: Viewer, path: str, content: Any, **headers: str) -> Any:
+def post(viewer: Viewer, path: str, content: Any, **headers: Any) -> Any:
     return viewer.get(path, method="POST", body=json.dumps(content), **headers)
 
 

@@ -211,8 +211,8 @@ class _Evaluator:
                 info = self._catalog.resolve(name)
                 found = np.zeros(len(rows), dtype=bool)
                 column = None if info.long else self.get_column(info, rows)
-                for value in values:
-                    found |= self._compare(info, "=", value, rows, column)
+                for one in values:
+                    found |= self._compare(info, "=", one, rows, column)
                 return found
             case Condition(name=name, operator=operator, value=value):
                 info = self._catalog.resolve(name)
@@ -269,10 +269,11 @@ class _Evaluator:
         if info.source == "label" and info.kind == "flag":
             return self._match_labels(lambda label: label.star or info.key == "labelled")[rows]
         if info.source == "index" and info.key in _OUTCOME_CODES:
-            return columns.outcome[rows] == _OUTCOME_CODES[info.key]
+            ended: Mask = columns.outcome[rows] == _OUTCOME_CODES[info.key]
+            return ended
         if info.source == "index" and info.kind == "flag":
             scores = columns.scores[0][rows]
-            has_full_score = scores == self._find_full_scores()[columns.task[rows]]
+            has_full_score: Mask = scores == self._find_full_scores()[columns.task[rows]]
             return has_full_score if info.key == "right" else ~np.isnan(scores) & ~has_full_score
         if info.long:
             return self._stream(info, rows, bool)
@@ -446,12 +447,14 @@ class _Evaluator:
 
     def _iterate_labelled_rows(self) -> Iterable[tuple[int, list[Label]]]:
         columns = self._columns
-        numbers = {task: number for number, task in enumerate(columns.tasks)}
-        for (task, document), labels in self._group_labels().items():
-            if task in numbers:
-                mine = (columns.position == document) & (columns.task == numbers[task])
-                for row in np.flatnonzero(mine).tolist():
-                    yield row, labels
+        labels: dict[str, dict[int, list[Label]]] = {}
+        for (task, document), listed in self._group_labels().items():
+            labels.setdefault(task, {})[document] = listed
+        for number, task in enumerate(columns.tasks):
+            known = labels.get(task, {})
+            mine = (columns.task == number) & np.isin(columns.position, list(known))
+            for row in np.flatnonzero(mine).tolist():
+                yield row, known[int(columns.position[row])]
 
     def _read_label_column(self, info: NameInfo) -> _TextColumn:
         texts: list[str] = []

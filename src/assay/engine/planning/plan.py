@@ -241,7 +241,14 @@ def _plan_task(
     if problems or task is None or scorer is None:
         raise ErrorGroup(problems)
     digests = compute_task_digests(spec, task_spec, task)
-    return PlannedTask(task=task, scorer=scorer, documents=len(task), **digests)
+    return PlannedTask(
+        task=task,
+        scorer=scorer,
+        documents=len(task),
+        digest=digests["digest"],
+        config_digest=digests["config_digest"],
+        data_digest=digests["data_digest"],
+    )
 
 
 def plan_task_in_worker(spec: RunSpec, task: str, model: Model, programs: ProgramRunner) -> PlannedTask:

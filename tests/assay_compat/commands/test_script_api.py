@@ -180,7 +180,7 @@ def test_a_task_may_be_an_object_of_a_class(inline: dict[str, Any], workspace: P
     del inline["task"]
 
     class Sums(ConfigurableTask):
-        def doc_to_target(self, doc: Any) -> str:
+        def doc_to_target(self, doc: Any, doc_to_target: Any = None) -> str:
             return str(doc["answer"])
 
     results = simple_evaluate(Adder(), tasks=[Sums(config={**inline, "task": "class_sums"})], limit=2)

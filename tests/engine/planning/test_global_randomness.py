@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.making import Function, make_model, write_task
@@ -61,14 +62,15 @@ def folder(tmp_path: Path) -> Path:
         ("texts", "q", "t", {"doc_to_text": Function("helpers.text")}),
     ):
         files = {"data_files": {"test": f"{test}.jsonl", "train": f"{train}.jsonl"}}
-        write_task(tmp_path, name, **{**common, **keys, "dataset_kwargs": files})
+        config: dict[str, Any] = {**common, **keys, "dataset_kwargs": files}
+        write_task(tmp_path, name, **config)
     (tmp_path / "inner.yaml").write_text("group: inner\ntask: [shuffled, others]\n")
     (tmp_path / "outer.yaml").write_text("group: outer\ntask: [texts, inner]\n")
     return tmp_path
 
 
 def make_spec(folder: Path, *tasks: str) -> RunSpec:
-    return RunSpec(tasks=tasks, include_path=(str(folder),), output_path=str(folder / "out"))
+    return RunSpec(tasks=list(tasks), include_path=[str(folder)], output_path=str(folder / "out"))
 
 
 def read_prompts(plan: Plan) -> dict[str, list[str]]:

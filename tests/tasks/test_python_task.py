@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import assay
-from assay.core.errors import AssayError, DatasetError, InvalidOption, TaskError
+from assay.core.errors import AssayError, DatasetError, InvalidOption, TaskError, UnknownName
 from assay.tasks.files.task_loader import load_task
 
 CAPITALS = {"Peru": "Lima", "France": "Paris", "Kenya": "Nairobi"}
@@ -126,6 +126,13 @@ def test_a_dictionary_overrides_a_known_task() -> None:
     )
     assert [run.tasks["quickstart_addition"]["n_shot"] for run in (plain, changed)] == [0, 2]
     assert plain.folder != changed.folder
+
+
+@pytest.mark.usefixtures("workspace")
+def test_a_dictionary_that_overrides_an_unknown_task_gets_a_suggestion() -> None:
+    with pytest.raises(UnknownName, match="no task is called `quickstart_adition`") as caught:
+        assay.run(tasks=[{"task": "quickstart_adition", "num_fewshot": 2}])
+    assert "quickstart_addition" in caught.value.hint
 
 
 def test_another_process_resumes_scores_and_verifies_the_run(workspace: Path) -> None:

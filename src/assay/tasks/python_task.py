@@ -226,7 +226,10 @@ def add_base_task(config: Mapping[str, Any], include_path: Sequence[str] = ()) -
         config.get(key) is not None for key in ("dataset_path", "custom_dataset", "include", "class", "group")
     ):
         return config
-    entry = TaskIndex.build(find_task_roots(include_path)).entries.get(str(config.get("task")))
+    index = TaskIndex.build(find_task_roots(include_path))
+    entry = index.entries.get(str(config.get("task")))
+    if entry is None and config.get("task") and config.get("doc_to_text") is None:
+        raise UnknownName.of("task", str(config["task"]), index.names(), where="tasks")
     if entry is None or entry.path is None or entry.kind != "task":
         return config
     return {"include": str(entry.path), **config}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -108,8 +110,34 @@ def test_a_key_as_an_argument_is_rejected() -> None:
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
 
     monkeypatch.setitem(sys.modules, "litellm", None)
     with pytest.raises(MissingPackage, match="needs the package `litellm`"):
         ask(LiteLLMModel(model="x"), [generate("What is 1 + 1?")])
+
+
+def test_settings_of_reasoning_are_arguments_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[dict[str, Any]] = []
+    reply = {
+        "choices": [{"message": {"content": "5", "reasoning_content": "2+3"}, "finish_reason": "stop"}],
+        "usage": {"completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 8}},
+    }
+
+    async def acompletion(**call: Any) -> Any:
+        calls.append(call)
+        return SimpleNamespace(model_dump=lambda: reply, _hidden_params={})
+
+    package = ModuleType("litellm")
+    vars(package).update(acompletion=acompletion)
+    monkeypatch.setitem(sys.modules, "litellm", package)
+    request = generate(
+        "q", max_gen_toks=10, thinking_budget=64, reasoning_effort="low", include_reasoning=True
+    )
+    found = ask(LiteLLMModel(model="anthropic/claude"), [request])[request.id]
+    assert isinstance(found, Response), found
+    assert (found.value, found.reasoning) == ("5", "2+3")
+    assert found.usage is not None and found.usage.reasoning_tokens == 8
+    (call,) = calls
+    assert call["thinking"] == {"type": "enabled", "budget_tokens": 64} and call["max_tokens"] == 74
+    assert call["reasoning_effort"] == "low"
+    assert "include_reasoning" not in call and "thinking_token_budget" not in call

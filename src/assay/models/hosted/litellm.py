@@ -169,6 +169,10 @@ class LiteLLMModel:
 
     def _build_call(self, request: Generate) -> dict[str, Any]:
         payload = to_plain_json(build_chat_payload(request, self._options, ServerCapabilities(), self._media))
+        payload.pop("include_reasoning", None)  # no argument of the package
+        budget = payload.pop("thinking_token_budget", None)
+        if budget is not None:  # the package translates it for each provider
+            payload["thinking"] = {"type": "enabled", "budget_tokens": budget}
         address = {"api_base": self._base_url} if self._base_url else {}
         return {**payload, **address, "timeout": self._options.timeout, "num_retries": 0, "drop_params": True}
 

@@ -106,7 +106,7 @@ class RunKeywords(TypedDict, total=False):
     """Folder with datasets, laid out as on the Hugging Face hub; also ASSAY_DATA."""
 
     allow_data_outside: bool
-    """Allow data files outside the folder of the task, --data_root and the working directory."""
+    """Allow data and media files outside the folder of the task, --data_root and the working directory."""
 
     limit: float | int | str | None
     """Evaluate only the first N documents of each task, or this fraction of them."""

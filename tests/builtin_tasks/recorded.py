@@ -10,14 +10,14 @@ import random
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from PIL import Image
 from tools.oracle.comparison import find_difference
 from tools.oracle.corpus import read_records
 
-from assay.core.records.messages import Media, Text
+from assay.core.records.messages import Media, Part, Text
 from assay.core.records.requests import Generate
 from assay.scoring.scorer import Scorer
 from assay.stats.aggregations import aggregate
@@ -117,7 +117,7 @@ class Recorded:
         for document, requests in self.task().render():
             (recorded,) = self.record["messages"][document.index]["messages"]
             (message,) = requests[0].prompt.messages
-            ours = [part.text if isinstance(part, Text) else self._media(part) for part in message.parts]
+            ours = [self._show_part(part) for part in message.parts]
             theirs = [part["text"] if part["type"] == "text" else part["url"] for part in recorded["content"]]
             assert ours == self._shown(theirs)
 
@@ -160,6 +160,9 @@ class Recorded:
         assert task.spec.process_results is not None
         made: dict[str, Any] = task.spec.process_results(dict(fields), results)
         return made
+
+    def _show_part(self, part: Part) -> str:
+        return part.text if isinstance(part, Text) else self._media(cast("Media", part))
 
     def _media(self, part: Media) -> str:
         return part.source if type(part).__name__ == "Video" else part.digest

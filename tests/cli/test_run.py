@@ -143,7 +143,7 @@ def test_table_on_stdout_and_messages_on_stderr(assay_command: Assay) -> None:
 def test_root_is_warned_once_if_task_code_runs(
     workspace: Path, assay_command: Assay, assay_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code = {
+    code: dict[str, Any] = {
         "helpers": "def score(doc, results): return {'own': 1.0}",
         "process_results": Function("utils.score"),
     }

@@ -208,7 +208,12 @@ def _list_index(
         if kind != "task":
             count = len(_collect_tasks(entry, inside.get(entry.root, index) if entry.root else index, set()))
             about = f"{count} task{'' if count == 1 else 's'}  {about}".rstrip()
-        row = {"name": name, "about": about, "path": entry.file, "members": list(entry.members)}
+        row: dict[str, Any] = {
+            "name": name,
+            "about": about,
+            "path": entry.file,
+            "members": list(entry.members),
+        }
         if kind == "task" and (output_type or entry.root not in abouts):
             facts = describe_task(entry.file)
             if output_type and facts.output_type != output_type:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay.core.ports import Traits
-from assay.core.records.messages import Message, Text
+from assay.core.records.messages import Audio, Image, Message, Text, Video
 from assay.core.records.requests import Generate, Request
 from assay.core.records.responses import Failure, Outcome, Response, Usage
 from assay.models.credentials import check_key
@@ -235,7 +235,7 @@ def _to_payload(message: Message) -> dict[str, Any]:
     for part in message.parts:
         if isinstance(part, Text):
             content.append({"type": "text", "text": part.text})
-        else:
+        elif isinstance(part, Image | Audio | Video):
             url = getattr(part.load, "url", None) or to_data_url(part.load())
             content.append({"type": "image_url", "image_url": {"url": url}})
     return {"role": message.role, "content": content}

@@ -126,7 +126,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
         yield running
 
 
-MODELS = {
+MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "chat": ("openai", "/v1", {"probe": False}),
     "responses": ("openai", "/v1", {"probe": False, "api": "responses"}),
     "anthropic": ("anthropic", "/v1", {}),

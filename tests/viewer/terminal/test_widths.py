@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 from rich.console import Console
@@ -18,7 +19,7 @@ from rich.console import Console
 import assay
 from assay.cli.app import run_command_line
 from assay.core.progress import RunProgress, TaskProgress, TokenCount
-from assay.store.runs.lookup import RunSummary
+from assay.store.runs.lookup import RunState, RunSummary
 from assay.viewer.terminal.progress import build_progress_table
 from assay.viewer.terminal.runs_table import build_runs_table
 
@@ -95,7 +96,7 @@ def test_list_of_runs(width: int) -> None:
         RunSummary(
             id=f"Qwen-Qwen3-8B-Instruct-{name}-01234567",
             folder=Path(name),
-            state=state,
+            state=cast("RunState", state),
             model="Qwen/Qwen3-8B-Instruct",
             documents=1319,
             done=done,

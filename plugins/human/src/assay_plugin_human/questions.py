@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
-from assay.core.records.messages import Media, Prompt, Text
+from assay.core.records.messages import Audio, Image, Media, Part, Prompt, Text, Video
 from assay.core.records.requests import Likelihood, Request
 from assay.core.records.responses import LogProbability
+from assay.core.records.tools import ToolCall
 
 __all__ = [
     "HINT_CHOICE",
@@ -54,12 +55,20 @@ def format_heading(request: Request) -> str:
     return "\n" + text.ljust(_WIDTH, "─")
 
 
+def format_part(part: Part, show: Callable[[Media], str]) -> str:
+    """Return a part of a message as text; `show` returns the text for a media part."""
+    if isinstance(part, Text):
+        return part.text
+    if isinstance(part, Image | Audio | Video):
+        return f"[{show(part)}]\n"
+    return f"{part.name}({part.arguments})\n" if isinstance(part, ToolCall) else part.content
+
+
 def format_prompt(prompt: Prompt, show: Callable[[Media], str]) -> str:
     """Return a prompt as text, with roles for chats; `show` returns the text for a media part."""
     lines = []
     for message in prompt.messages:
-        pieces = [part.text if isinstance(part, Text) else f"[{show(part)}]\n" for part in message.parts]
-        text = "".join(pieces)
+        text = "".join(format_part(part, show) for part in message.parts)
         lines.append(f"{message.role}: {text}" if prompt.chat else text)
     return "\n".join(lines)
 

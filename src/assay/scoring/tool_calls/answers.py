@@ -32,7 +32,8 @@ def read_answer_calls(answer: Any) -> list[Call] | None:
     for call in calls:
         if call.problem:
             return None
-        arguments: dict[str | None, Any] = dict(call.values or {})  # type: ignore[arg-type]
+        arguments: dict[str | None, Any] = {}
+        arguments.update(call.values or {})
         found.append(Call(call.name, arguments))
     return found
 

@@ -112,3 +112,53 @@ def test_existing_files_are_not_overwritten(assay_command: Assay) -> None:
     assert called.code == 2 and "`mine/utils.py` already exists" in called.err
     assert Path("mine/utils.py").read_text() == "precious"
     assert not Path("mine/mine.yaml").exists()
+
+
+CAPITALS = "country,capital\nFrance,Paris\nJapan,Tokyo\nPeru,Lima\n"
+
+
+def test_two_columns_become_question_and_answer(workspace: Path, assay_command: Assay) -> None:
+    (workspace / "capitals.csv").write_text(CAPITALS)
+    called = assay_command("new", "task", "capitals", "--from", "capitals.csv")
+    assert called.code == 0, called.err
+    assert "Country: France\nCapital:\n" in called.out
+    assert "target   'Paris'" in called.out
+    assert "1 task checked: no errors, no warnings" in called.out
+    text = (workspace / "capitals" / "capitals.yaml").read_text("utf-8")
+    assert "# the prompt" in text and "# the expected answer" in text
+    run = assay_command("run", "capitals/capitals.yaml", "--model", "oracle")
+    assert "1.0000" in run.out
+
+
+def test_text_and_target_are_columns_or_templates(workspace: Path, assay_command: Assay) -> None:
+    (workspace / "capitals.csv").write_text(CAPITALS)
+    words = ["--text", "The capital of {{country}} is", "--target", "{{capital}}"]
+    called = assay_command("new", "task", "capitals", "--from", "capitals.csv", *words)
+    assert called.code == 0, called.err
+    assert "The capital of France is\n" in called.out
+    called = assay_command(
+        "new", "task", "countries", "--from", "capitals.csv", "--text", "capital", "--target", "country"
+    )
+    assert "target   'France'" in called.out
+
+
+def test_typed_examples_become_documents(workspace: Path, assay_command: Assay) -> None:
+    words = [word for text in ("2 + 2 => 4", "3 + 4 => 7", "5 + 1 => 6") for word in ("--example", text)]
+    called = assay_command("new", "task", "sums", *words)
+    assert called.code == 0, called.err
+    assert "3 of 3 documents looked at" in called.out
+    assert "target   '4'" in called.out
+    wrong = assay_command("new", "task", "other", "--example", "no arrow")
+    assert (wrong.code, "QUESTION => ANSWER" in wrong.err) == (2, True)
+
+
+def test_a_built_in_task_is_copied(workspace: Path, assay_command: Assay) -> None:
+    called = assay_command("new", "task", "my_copy", "--like", "quickstart_copy")
+    assert called.code == 0, called.err
+    assert "1 task checked: no errors" in called.out
+    run = assay_command("run", "my_copy/my_copy.yaml", "--model", "oracle", "--limit", "3")
+    assert "my_copy" in run.out and "1.0000" in run.out
+    unknown = assay_command("new", "task", "x", "--like", "quickstart_cpy")
+    assert "did you mean `quickstart_copy`?" in unknown.err
+    both = assay_command("new", "task", "x", "--like", "quickstart_copy", "--example", "a => b")
+    assert "cannot be used together" in both.err

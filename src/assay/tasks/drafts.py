@@ -89,6 +89,9 @@ def guess_columns(rows: Sequence[Mapping[str, Any]], given: Mapping[str, str]) -
             hint=f"set the column; columns: {', '.join(names)}",
         )
     answer = given.get("answer") or _find_column(names, _ANSWER_NAMES, lambda name: True, taken | {question})
+    if not answer and not given.get("question") and _is_unknown_name(question):
+        rest = [name for name in names if name not in taken | {question} and not _looks_like_id(rows, name)]
+        answer = rest[0] if len(rest) == 1 else ""  # two columns, such as country and capital
     return ColumnRoles(question=question, answer=answer, choices=choices if answer else (), image=image)
 
 
@@ -103,6 +106,34 @@ def _find_column(names: Sequence[str], known: Sequence[str], fits: Any, taken: s
             if re.search(rf"(^|_){word}$", plain) and fits(name):
                 return name
     return ""
+
+
+def _is_unknown_name(name: str) -> bool:
+    return not any(re.search(rf"(^|_){word}$", _snake_case(name)) for word in _QUESTION_NAMES)
+
+
+def _looks_like_id(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
+    """Whether a column numbers the documents or is not a short value."""
+    if re.search(r"(^|_)(id|index|idx|number|split|source|url)$", _snake_case(name)):
+        return True
+    return not all(
+        isinstance(row.get(name), (str, int, float)) and len(str(row[name])) <= _MAX_EXACT_LENGTH
+        for row in rows
+    )
+
+
+def _build_prompt(columns: ColumnRoles, question: str) -> str:
+    """Return the prompt: `Country: … Capital:` if the names of the columns say more than `question` and `answer`."""
+    if _is_unknown_name(columns.question) and not _has_answer_name(columns.answer):
+        first, second = (
+            name.replace("_", " ").strip().capitalize() for name in (columns.question, columns.answer)
+        )
+        return f"{first}: {{{{{question}}}}}\n{second}:"
+    return f"{{{{{question}}}}}\nAnswer:"
+
+
+def _has_answer_name(name: str) -> bool:
+    return any(re.search(rf"(^|_){word}$", _snake_case(name)) for word in _ANSWER_NAMES)
 
 
 def _snake_case(name: str) -> str:
@@ -184,7 +215,7 @@ def draft_task(rows: Sequence[Mapping[str, Any]], columns: ColumnRoles) -> TaskD
     targets = [str(row[columns.answer]).strip() for row in rows]
     return TaskDraft(
         output_type=OutputType.GENERATE_UNTIL,
-        doc_to_text=f"{{{{{question}}}}}\nAnswer:",
+        doc_to_text=_build_prompt(columns, question),
         doc_to_target=f"{{{{{to_template_name(columns.answer)}}}}}",
         doc_to_image=image,
         exact=all(len(target) <= _MAX_EXACT_LENGTH and "\n" not in target for target in targets),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +28,10 @@ sets them.
 Examples:
   assay new task capitals --from capitals.csv
   assay new task my_arc --from allenai/ai2_arc --config ARC-Easy --split test
-  assay new task faces --from faces.jsonl --question prompt --answer name --image file
+  assay new task faces --from faces.jsonl --text prompt --target name --image file
+  assay new task capitals --from capitals.csv --text 'The capital of {{country}} is' --target capital
+  assay new task sums --example '2 + 2 => 4' --example '3 + 4 => 7' --example '5 + 1 => 6'
+  assay new task my_gsm8k --like gsm8k
 """
 _MAX_SAMPLE_ROWS = 50
 _FORMATS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
@@ -46,8 +51,30 @@ _OUTPUT_TYPES = ("multiple_choice", "generate_until", "loglikelihood_rolling")
 @click.option(
     "--split", default="", metavar="NAME", help="Split of the dataset. [default: test, validation or train]"
 )
-@click.option("--question", default="", metavar="COLUMN", help="Column with the question.")
-@click.option("--answer", default="", metavar="COLUMN", help="Column with the answer.")
+@click.option(
+    "--example",
+    "examples",
+    multiple=True,
+    metavar="'QUESTION => ANSWER'",
+    help="A document, instead of --from; repeatable. They are stored in NAME.jsonl.",
+)
+@click.option("--like", metavar="TASK", help="Copy this task, instead of --from.")
+@click.option(
+    "--text",
+    "--question",
+    "question",
+    default="",
+    metavar="COLUMN|TEMPLATE",
+    help="Column with the question, or a prompt template.",
+)
+@click.option(
+    "--target",
+    "--answer",
+    "answer",
+    default="",
+    metavar="COLUMN|TEMPLATE",
+    help="Column with the answer, or a template of it.",
+)
 @click.option(
     "--choices",
     default="",
@@ -63,6 +90,8 @@ _OUTPUT_TYPES = ("multiple_choice", "generate_until", "loglikelihood_rolling")
 def task_command(
     name: str,
     source: str | None,
+    examples: tuple[str, ...],
+    like: str | None,
     config_name: str,
     split: str,
     output_type: str | None,
@@ -71,36 +100,95 @@ def task_command(
     **column_options: str,
 ) -> int:
     """Run the command; its help text is above."""
+    from assay.cli.new.task_copy import copy_task_files
     from assay.cli.new.task_templates import build_task_files
     from assay.tasks.drafts import ColumnRoles, draft_task, guess_columns
 
     validate_name(name)
     is_interactive = sys.stdin.isatty() and sys.stdout.isatty()
-    if not source:
+    folder = output or Path(name)
+    if sum(map(bool, (source, examples, like))) > 1:
+        raise InvalidOption("--from, --example and --like cannot be used together", hint="use one of them")
+    if like:
+        write_files(folder, copy_task_files(name, like))
+        return _check_and_show(folder / f"{name}.yaml", data_root)
+    if not source and not examples:
         if not is_interactive:
             raise InvalidOption(
-                "missing option: --from", where="--from", hint="pass a file or the name of a dataset"
+                "missing option: --from",
+                where="--from",
+                hint="pass a file, the name of a dataset, --example 'QUESTION => ANSWER', or --like TASK",
             )
-        source = click.prompt("File or dataset")
-    folder = output or Path(name)
-    dataset = _build_dataset_keys(source, config_name, folder)
-    rows, split = _read_rows(_build_dataset_keys(source, config_name, Path()), split, data_root)
-    columns = guess_columns(rows, {role: value for role, value in column_options.items() if value})
-    if is_interactive and not any(column_options.values()):
+        source = click.prompt("File or dataset (empty: type examples)", default="", show_default=False)
+        examples = () if source else _prompt_for_examples()
+    data_file: dict[str, str] = {}
+    if examples:
+        rows = [_parse_example(text) for text in examples]
+        data_file = {f"{name}.jsonl": "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)}
+        dataset: dict[str, Any] = {
+            "dataset_path": "json",
+            "dataset_kwargs": {"data_files": {"test": f"{name}.jsonl"}},
+        }
+        split = "test"
+    else:
+        dataset = _build_dataset_keys(str(source), config_name, folder)
+        rows, split = _read_rows(_build_dataset_keys(str(source), config_name, Path()), split, data_root)
+    templates = {role: value for role, value in column_options.items() if "{{" in value}
+    given = {role: value for role, value in column_options.items() if value and role not in templates}
+    columns = _add_template_columns(guess_columns(rows, given), rows, templates)
+    if is_interactive and not examples and not any(column_options.values()):
         columns = guess_columns(rows, _prompt_for_columns(columns))
     if output_type == "generate_until":
         columns = ColumnRoles(question=columns.question, answer=columns.answer, image=columns.image)
     elif output_type == "loglikelihood_rolling":
         columns = ColumnRoles(question=columns.question)
     draft = draft_task(rows, columns)
+    if "question" in templates:
+        draft = replace(draft, doc_to_text=templates["question"])
+    if "answer" in templates:
+        draft = replace(draft, doc_to_target=templates["answer"])
     if output_type and draft.output_type != output_type:
         missing = "--choices" if output_type == "multiple_choice" else "--answer"
         raise InvalidOption(
             f"output type {output_type} needs more columns", where="--type", hint=f"set {missing}"
         )
     click.echo(_format_columns(columns, draft.output_type))
-    write_files(folder, build_task_files(name, dataset, split, list(rows[0]), columns, draft))
+    files = build_task_files(name, dataset, split, list(rows[0]), columns, draft)
+    write_files(folder, {**files, **data_file})
     return _check_and_show(folder / f"{name}.yaml", data_root)
+
+
+def _parse_example(text: str) -> dict[str, Any]:
+    """Parse `QUESTION => ANSWER`."""
+    question, arrow, answer = text.partition("=>")
+    if not arrow or not question.strip() or not answer.strip():
+        raise InvalidOption(
+            f"`{text}` is not an example", where="--example", hint="write 'QUESTION => ANSWER'"
+        )
+    return {"question": question.strip(), "answer": answer.strip()}
+
+
+def _prompt_for_examples() -> tuple[str, ...]:
+    """Ask for questions and answers until an empty question."""
+    found: list[str] = []
+    while True:
+        question = click.prompt("Question (empty: done)", default="", show_default=False)
+        if not question:
+            break
+        found.append(f"{question} => {click.prompt('Answer')}")
+    if not found:
+        raise InvalidOption("a task needs at least one example", where="--example")
+    return tuple(found)
+
+
+def _add_template_columns(
+    columns: ColumnRoles, rows: list[dict[str, Any]], templates: dict[str, str]
+) -> ColumnRoles:
+    """Return the columns with an answer if only a template says what the answer is."""
+    if "answer" in templates and not columns.answer:
+        used = [name for name in rows[0] if name in templates["answer"] and name != columns.question]
+        return replace(columns, answer=used[0] if used else columns.question)
+    return columns
 
 
 def _build_dataset_keys(source: str, config_name: str, folder: Path) -> dict[str, Any]:
@@ -180,6 +268,9 @@ def _check_and_show(path: Path, data_root: str | None) -> int:
     click.echo("")
     code: int = check.main([str(path), *where], standalone_mode=False)
     if not code:
-        show.main([str(path), "-n", "1", *where], standalone_mode=False)
+        try:
+            show.main([str(path), "-n", "1", *where], standalone_mode=False)
+        except DatasetError as error:
+            click.echo(f"no prompts shown: {error.what}", err=True)
         click.echo(f"\nnext: `assay run {path} --limit 10` or `pytest {path.parent}`")
     return code

@@ -58,7 +58,7 @@ def build_task_files(
 
 
 def _render_yaml(name: str, dataset: Mapping[str, Any], split: str, draft: TaskDraft) -> str:
-    lines = [f"task: {name}"]
+    lines = [f"# {name}: say in one line what the task asks", f"task: {name}"]
     lines += [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in dataset.items()]
     lines += [
         f"test_split: {split}",
@@ -67,9 +67,17 @@ def _render_yaml(name: str, dataset: Mapping[str, Any], split: str, draft: TaskD
     ]
     if draft.doc_to_image:
         lines.append(f"doc_to_image: {draft.doc_to_image}")
+    lines.append("# the prompt: a Jinja template that can use every column")
     lines.append(f"doc_to_text: {_quote(draft.doc_to_text)}")
     if draft.doc_to_choice:
         lines.append(f"doc_to_choice: {_quote(draft.doc_to_choice)}")
+    lines.append(
+        "# the number of the correct choice, from 0 on"
+        if draft.doc_to_choice
+        else "# the text whose probability is measured"
+        if draft.output_type.scores_whole_text
+        else "# the expected answer"
+    )
     lines.append(f"doc_to_target: {_quote(draft.doc_to_target)}")
     if draft.output_type.generates_text:
         lines += _render_generation(draft)

@@ -11,7 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.store.filters.conftest import SUMS
 
-from assay.store.filters.evaluation import check_expression, match_documents, read_display_values
+from assay.store.filters.evaluation import (
+    EvaluationCancelled,
+    check_expression,
+    match_documents,
+    read_display_values,
+)
 from assay.store.filters.selection import select_matching_documents
 from assay.store.filters.syntax import FilterError
 from assay.store.index.document_index import DocumentIndex, index_folder
@@ -185,3 +190,17 @@ def test_columns_that_were_read_for_the_whole_run_are_kept(
     monkeypatch.setattr("assay.store.filters.evaluation.read_details", refuse)
     monkeypatch.setattr("assay.store.filters.evaluation.read_values", refuse)
     assert select(again, "tokens<=12 and `two words`='value 1' and answer=2") == [("sums", 1)]
+
+
+def test_an_evaluation_that_reads_texts_can_be_cancelled(index: DocumentIndex) -> None:
+    asked: list[int] = []
+
+    def is_cancelled() -> bool:
+        asked.append(1)
+        return True
+
+    match_documents(index, index.columns, "score<1 and subject=Algebra", is_cancelled=is_cancelled)
+    assert not asked
+    for where in ("response~/x+y/", "output_tokens>3", "target=1"):
+        with pytest.raises(EvaluationCancelled):
+            match_documents(index, index.columns, where, is_cancelled=is_cancelled)

@@ -63,10 +63,15 @@ def test_spans_are_matches(pattern: str, text: str) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(_PATTERNS, st.text("abcA1 \n", max_size=9))
-def test_every_match_contains_the_required_literal(pattern: str, text: str) -> None:
+def test_every_match_contains_the_required_literals(pattern: str, text: str) -> None:
     compiled = compile_pattern(pattern, "i")
     if re.compile(pattern, re.IGNORECASE).search(text):
-        assert compiled.literal in text.lower()
+        assert all(literal in text.lower() for literal in compiled.literals)
+
+
+def test_the_required_literals_are_found() -> None:
+    assert compile_pattern(r"(The )?river \w+ (deep)+ sto(ne|p)").literals == ("river", "deep", "sto")
+    assert compile_pattern("abc|d").literals == ()
 
 
 @pytest.mark.parametrize(

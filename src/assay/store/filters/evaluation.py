@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +21,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.core.errors import AssayError
 from assay.store.database.locks import is_locked
 from assay.store.filters.column_reader import PART_SEPARATOR, Scalar, read_details, read_values
 from assay.store.filters.names import NameCatalog, NameInfo
@@ -43,7 +44,13 @@ from assay.store.index.document_index import DocumentIndex
 from assay.store.index.text_search import MAX_TEXT_BYTES, parse_search_words
 from assay.store.runs.labels import Label, group_labels, read_run_labels
 
-__all__ = ["build_name_catalog", "check_expression", "match_documents", "read_display_values"]
+__all__ = [
+    "EvaluationCancelled",
+    "build_name_catalog",
+    "check_expression",
+    "match_documents",
+    "read_display_values",
+]
 
 Mask = NDArray[np.bool_]
 Rows = NDArray[np.int64]
@@ -56,6 +63,10 @@ _MAX_KEPT_CHARACTERS = 50_000_000
 _COST = {"index": 0, "label": 0, "judged": 2, "target": 3, "field": 3, "judge": 4, "response": 5, "prompt": 6}
 _SEARCH_COST = 1
 _OUTCOME_CODES = {outcome: code for code, outcome in enumerate(OUTCOMES)}
+
+
+class EvaluationCancelled(AssayError):
+    """The documents of an expression are not needed any more."""
 
 
 @dataclass(slots=True)
@@ -94,18 +105,24 @@ def check_expression(index: DocumentIndex, text: str) -> Expression | None:
     return expression
 
 
-def match_documents(index: DocumentIndex, columns: Columns, text: str) -> Mask:
+def match_documents(
+    index: DocumentIndex, columns: Columns, text: str, *, is_cancelled: Callable[[], bool] | None = None
+) -> Mask:
     """Return which rows of the columns match an expression.
+
+    `is_cancelled` is called while texts are read, which can take seconds.
 
     Raises:
         FilterError: The expression is invalid for this run.
+        EvaluationCancelled: `is_cancelled` returned true.
     """
     expression = parse_expression(text)
     if expression is None:
         return np.ones(len(columns), dtype=bool)
     catalog = build_name_catalog(index)
     _check(expression, catalog)
-    return _Evaluator(index, columns, catalog).evaluate(expression, np.arange(len(columns)))
+    evaluator = _Evaluator(index, columns, catalog, is_cancelled)
+    return evaluator.evaluate(expression, np.arange(len(columns)))
 
 
 def read_display_values(index: DocumentIndex, columns: Columns, name: str, rows: Rows) -> list[Scalar]:
@@ -189,7 +206,14 @@ def _check_condition(info: NameInfo, name: Name, operator: str, value: Value) ->
 class _Evaluator:
     """Evaluates one expression."""
 
-    def __init__(self, index: DocumentIndex, columns: Columns, catalog: NameCatalog) -> None:
+    def __init__(
+        self,
+        index: DocumentIndex,
+        columns: Columns,
+        catalog: NameCatalog,
+        is_cancelled: Callable[[], bool] | None = None,
+    ) -> None:
+        self._is_cancelled = is_cancelled
         self._index = index
         self._columns = columns
         self._catalog = catalog
@@ -330,7 +354,7 @@ class _Evaluator:
     def _compare_prefiltered(self, info: NameInfo, value: Value, rows: Rows) -> Mask:
         """Search the responses of documents whose indexed text contains a part that every match contains."""
         if value.pattern is not None:
-            words = [value.pattern.literal] if len(value.pattern.literal) > 1 else []
+            words = [literal for literal in value.pattern.literals if len(literal) > 1]
         else:
             words = [word for word in value.text.lower().split() if word.isascii()]
         undecided = np.arange(len(rows))
@@ -354,9 +378,18 @@ class _Evaluator:
     def _stream(self, info: NameInfo, rows: Rows, test: Callable[[str], bool]) -> Mask:
         """Test long values as they are read."""
         results: list[bool] = []
-        for values in read_values(self._index, self._columns, info, rows):
+        for values in self._read(info, rows):
             results += [value is not None and test(str(value)) for value in values]
         return np.array(results, dtype=bool)
+
+    def _read(self, info: NameInfo, rows: Rows) -> Iterator[list[Scalar]]:
+        for values in read_values(self._index, self._columns, info, rows):
+            self._check_cancelled()
+            yield values
+
+    def _check_cancelled(self) -> None:
+        if self._is_cancelled is not None and self._is_cancelled():
+            raise EvaluationCancelled("another filter replaced this one")
 
     # --- columns -----------------------------------------------------------------------------------
 
@@ -370,7 +403,7 @@ class _Evaluator:
         cache = _get_cache(self._index)
         known = cache.find(info)
         if known is None and (info.long or len(rows) <= _MAX_ROWS_READ_DIRECTLY):
-            return _build_column(info, read_values(self._index, self._columns, info, rows))
+            return _build_column(info, self._read(info, rows))
         if known is None or len(_get_codes(known)) < len(self._columns):
             known = self._read_whole_column(info, cache)
         return _take(known, rows)
@@ -378,7 +411,7 @@ class _Evaluator:
     def _read_whole_column(self, info: NameInfo, cache: _ColumnCache) -> _Column:
         everything = np.arange(len(self._columns))
         if info.source != "response":
-            column = _build_column(info, read_values(self._index, self._columns, info, everything))
+            column = _build_column(info, self._read(info, everything))
             cache.add(info, column)
             return column
         # token counts, times and costs are in the same rows of the journal: read all of them at once
@@ -387,6 +420,7 @@ class _Evaluator:
         }
         values: dict[str, list[Scalar]] = {name: [] for name in details}
         for batch in read_details(self._index, self._columns, list(details), everything):
+            self._check_cancelled()
             for name, listed in batch.items():
                 values[name] += listed
         columns = {name: _build_column(details[name], [listed]) for name, listed in values.items()}

@@ -357,8 +357,8 @@ class Pattern:
     def __init__(self, text: str, tree: _Node, flags: str = "") -> None:
         self.text = text
         self._simple = _build_simple_search(tree, flags)
-        self.literal = _find_required_literal(tree)
-        """A text that is part of every match, in lower case; empty if there is none."""
+        self.literals = _find_required_literals(tree)
+        """Texts that are part of every match, in lower case, the longest first."""
 
         self._states: list[_NfaState] = []
         accept = self._add("accept", None)
@@ -392,7 +392,7 @@ class Pattern:
         if self._simple is not None:
             found = self._simple(text)
             return None if found is None else int(found.end())
-        if self.literal and self.literal not in text.lower():
+        if self.literals and self.literals[0] not in text.lower():
             return None
         state: _StateSet | None = self._get_state_set(frozenset((self._start,)), _START)
         has_final_newline = self._ends_before_newline and text.endswith("\n")
@@ -631,27 +631,27 @@ def _holds(kind: str, before: int, after: int) -> bool:
     return boundary == (kind == "word boundary")
 
 
-def _find_required_literal(tree: _Node) -> str:
-    """Return the longest run of ASCII letters and digits that every match contains, in lower case."""
-    best = ""
+def _find_required_literals(tree: _Node) -> tuple[str, ...]:
+    """Return the runs of ASCII letters and digits that every match contains, in lower case, the longest first."""
+    found: list[str] = []
 
     def visit(node: _Node, run: str) -> str:
-        nonlocal best
         match node:
-            case _Character(literal=literal):
-                run = run + literal if literal.isascii() and literal.isalnum() else ""
+            case _Character(literal=literal) if literal.isascii() and literal.isalnum():
+                return run + literal
             case _Sequence(parts=parts):
                 for part in parts:
                     run = visit(part, run)
-            case _Repeat(part=part, low=low) if low >= 1:
-                visit(part, "")
-                run = ""
+                return run
             case _Assertion():
-                pass
+                return run
+            case _Repeat(part=part, low=low) if low >= 1:
+                found.append(run)
+                found.append(visit(part, ""))
+                return ""
             case _:
-                run = ""
-        best = max(best, run, key=len)
-        return run
+                found.append(run)
+                return ""
 
-    visit(tree, "")
-    return best.lower()
+    found.append(visit(tree, ""))
+    return tuple(sorted({run.lower() for run in found if run}, key=lambda run: (-len(run), run)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -82,11 +82,14 @@ class Breakdown:
     """Number of documents with score 1 if all scores are 0 or 1."""
 
 
-def select_documents(index: DocumentIndex, query: DocumentQuery) -> tuple[Columns, Rows]:
+def select_documents(
+    index: DocumentIndex, query: DocumentQuery, *, is_cancelled: Callable[[], bool] | None = None
+) -> tuple[Columns, Rows]:
     """Return the columns and the rows of the selected documents, sorted.
 
     Raises:
         FilterError: The filter expression is invalid.
+        EvaluationCancelled: `is_cancelled` returned true while the filter expression was evaluated.
     """
     columns = index.columns
     keep = np.ones(len(columns), dtype=bool)
@@ -110,7 +113,7 @@ def select_documents(index: DocumentIndex, query: DocumentQuery) -> tuple[Column
     if query.text.strip():
         keep &= _match_text(index, columns, query.text)
     if query.where.strip():
-        keep &= match_documents(index, columns, query.where)
+        keep &= match_documents(index, columns, query.where, is_cancelled=is_cancelled)
     rows = np.flatnonzero(keep)
     return columns, rows[_order(columns, rows, query)]
 

@@ -74,6 +74,7 @@ def build_app(catalog: RunCatalog, *, token: str, port: int) -> AccessControl:
     app.state.catalog = catalog
     app.state.entries = RunEntryCache()
     app.state.jobs = BackgroundJobs()
+    app.state.typed = {}
     return AccessControl(app, token=token, port=port)
 
 

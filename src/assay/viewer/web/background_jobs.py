@@ -68,6 +68,12 @@ class BackgroundJobs:
             return known
         return job
 
+    def discard(self, name: Hashable, job: Job) -> None:
+        """Forget a job, so that the next request starts it again."""
+        with self._lock:
+            if self._jobs.get(name) is job:
+                del self._jobs[name]
+
     def _start(self, name: Hashable, version: Any, function: Callable[[], Any]) -> Job:
         job = Job(version)
 

@@ -23,7 +23,7 @@ from assay.store.runs.saved_views import remove_view, save_view
 from assay.viewer.exports.rows import dump_json
 from assay.viewer.web.pages.documents import Selection, parse_query
 from assay.viewer.web.run_catalog import RunCatalog
-from assay.viewer.web.run_routes import read_query_values, select_documents
+from assay.viewer.web.run_routes import SelectionPending, read_query_values, select_documents
 
 __all__ = ["routes"]
 
@@ -77,7 +77,10 @@ def _download_documents(request: Request) -> Response:
     state = catalog.index(key, wait_s=60.0)
     if state.index is None:
         raise HTTPException(503, state.why or "The documents are being indexed. Try again in a moment.")
-    selection = select_documents(request, key, state.index, parse_query(read_query_values(request)))
+    try:
+        selection = select_documents(request, key, state.index, parse_query(read_query_values(request)))
+    except SelectionPending:
+        raise HTTPException(503, "The documents are being filtered. Try again in a moment.") from None
     run = Run(catalog.folder(key))
     name = "".join(char if char.isascii() and (char.isalnum() or char in "-_.") else "_" for char in key)
     return StreamingResponse(

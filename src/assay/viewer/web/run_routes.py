@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from starlette.routing import Route
 
 from assay.core.errors import UnknownName
 from assay.store.documents.details import read_document
+from assay.store.filters.evaluation import EvaluationCancelled
 from assay.store.filters.syntax import FilterError
 from assay.store.index.document_index import compute_signature
 from assay.store.journal.journal import JOURNAL_FILE
@@ -35,6 +37,10 @@ from assay.viewer.web.run_catalog import RunCatalog
 __all__ = ["routes"]
 
 _NO_STORE = {"cache-control": "no-store"}
+_SELECTION_WAIT_S = 60.0
+_PAGE_WAIT_S = 4.0
+"""How long the table of documents waits for a filter before it shows a progress message."""
+
 _INDEX_WAIT_S = 0.15
 """How long a page waits for the index before it shows a progress message."""
 
@@ -102,13 +108,40 @@ def _send_index_progress(request: Request) -> Response:
     )
 
 
-def select_documents(request: Request, key: str, index: Any, query: Any) -> Selection:
-    """Return the documents a query selects; cached until the index changes, for paging."""
+class SelectionPending(Exception):
+    """The documents of a query are still being selected."""
+
+
+def select_documents(
+    request: Request, key: str, index: Any, query: Any, *, wait_s: float = _SELECTION_WAIT_S
+) -> Selection:
+    """Return the documents a query selects; cached until the index changes, for paging.
+
+    While somebody types a filter, each request replaces the one before: its selection is cancelled.
+
+    Raises:
+        FilterError: The filter expression is invalid.
+        SelectionPending: The selection takes longer than `wait_s`.
+    """
     query = replace(query, columns=())
+    name = ("selection", key, query)
     version = (index.version, compute_labels_signature(request.app.state.catalog.folder(key)))
-    job = request.app.state.jobs.get(
-        ("selection", key, query), version, lambda: Selection(index, query), wait_s=60.0
-    )
+    cancelled = threading.Event()
+
+    def select() -> Selection:
+        return Selection(index, query, cancelled.is_set)
+
+    if request.headers.get("sec-fetch-dest") == "empty":  # a script of the page, not a navigation
+        replaced: tuple[Any, threading.Event] | None = request.app.state.typed.get(key)
+        if replaced is None or replaced[0] != name:
+            if replaced is not None:
+                replaced[1].set()
+            request.app.state.typed[key] = (name, cancelled)
+    job = request.app.state.jobs.get(name, version, select, wait_s=wait_s)
+    if not job.ready:
+        raise SelectionPending
+    if isinstance(job.error, EvaluationCancelled):
+        request.app.state.jobs.discard(name, job)
     found = job.result()
     assert isinstance(found, Selection)
     return found
@@ -132,7 +165,13 @@ def _show_documents(request: Request) -> Response:
             context = build_unindexed_context(run, read_page_number(request))
         else:
             try:
-                selection = select_documents(request, key, state.index, query)
+                selection = select_documents(request, key, state.index, query, wait_s=_PAGE_WAIT_S)
+            except SelectionPending:
+                return render_loading_page(
+                    "Filtering the documents",
+                    "This filter reads texts of the whole run. The next time it is faster.",
+                    key,
+                )
             except FilterError as error:
                 context, status = build_invalid_context(state.index, query, error), 400
             else:
@@ -172,7 +211,7 @@ def _show_document(request: Request) -> Response:
         else:
             try:
                 selection = select_documents(request, key, state.index, query)
-            except FilterError:  # the table shows the error; the document can be read
+            except (FilterError, SelectionPending):  # the table shows the error; the document can be read
                 query = replace(query, where="")
                 url = format_query(query)
                 selection = select_documents(request, key, state.index, query)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -98,8 +98,10 @@ def format_query(query: DocumentQuery) -> dict[str, Any]:
 class Selection:
     """The rows that a query selects, with counts for the filters."""
 
-    def __init__(self, index: DocumentIndex, query: DocumentQuery) -> None:
-        self.columns, self.rows = select_documents(index, query)
+    def __init__(
+        self, index: DocumentIndex, query: DocumentQuery, is_cancelled: Callable[[], bool] | None = None
+    ) -> None:
+        self.columns, self.rows = select_documents(index, query, is_cancelled=is_cancelled)
         self.facets: Facets = count_facets(self.columns, self.rows, query.metric)
 
     def find_place(self, task: str, position: int) -> int | None:

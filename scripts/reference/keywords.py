@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
-from assay.core.ports import Model
+from assay.models.function_model import ModelObject
 from assay.tasks.python_task import PythonTask
 
 __all__ = ["RunKeywords"]
@@ -32,8 +32,8 @@ class RunKeywords(TypedDict, total=False):
 
 '''
 _OBJECTS = {
-    "model": "str | Model | Callable[..., Any]",
-    "judge": "str | Model | Callable[..., Any] | Sequence[str | Model | Callable[..., Any]]",
+    "model": "str | ModelObject | Callable[..., Any]",
+    "judge": "str | ModelObject | Callable[..., Any] | Sequence[str | ModelObject | Callable[..., Any]]",
     "seed": "int | Sequence[int | None] | str",
     "samples": "Mapping[str, Sequence[int]] | str | None",
     "reasoning_tags": "Sequence[Sequence[str]] | str | None",

@@ -35,7 +35,7 @@ from assay.engine.results.rescore import Scoring, ScoringSelection, rescore
 from assay.engine.results.run_facts import describe_sandbox, describe_start
 from assay.engine.results.verify import Verification, get_current_identity, verify_scores
 from assay.engine.results.verify import verify as verify_run
-from assay.models.function_model import adapt_model
+from assay.models.function_model import ModelObject, adapt_model
 from assay.store.cache.response_cache import ResponseCache, default_cache_path
 from assay.store.runs.latest import record_latest
 from assay.store.runs.lookup import find_run
@@ -161,8 +161,8 @@ def _warn_if_all_failed(run: Run) -> None:
 def resume(
     run: str | Path | StoredRun,
     *,
-    model: Model | Callable[..., Any] | None = None,
-    judges: Sequence[Model | Callable[..., Any]] = (),
+    model: ModelObject | Callable[..., Any] | None = None,
+    judges: Sequence[ModelObject | Callable[..., Any]] = (),
     tasks: Sequence[PythonTask | Mapping[str, Any]] = (),
     progress: bool = False,
     on_plan: Callable[[Plan], None] | None = None,

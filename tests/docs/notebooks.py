@@ -22,7 +22,7 @@ def execute_notebook(path: Path) -> list[dict[str, str] | None]:
     """
     from IPython.core.interactiveshell import InteractiveShell
 
-    shell = InteractiveShell.instance()
+    shell: Any = InteractiveShell.instance()
     shell.colors = "NoColor"
 
     async def work() -> list[dict[str, str] | None]:

@@ -293,10 +293,10 @@ def _find_installed(value: Any) -> tuple[str, str] | None:
 
 def _find_builtin_owner(function: Any) -> str:
     """Return the name of the built-in class of a method such as `str.strip`; an empty text for other functions."""
-    owner = getattr(function, "__objclass__", None)
-    return (
-        owner.__name__ if isinstance(owner, type) and getattr(builtins, owner.__name__, None) is owner else ""
-    )
+    owner: Any = getattr(function, "__objclass__", None)
+    if not isinstance(owner, type) or getattr(builtins, owner.__name__, None) is not owner:
+        return ""
+    return owner.__name__
 
 
 def _format_literal(value: Any) -> str | None:

@@ -7,7 +7,7 @@ import inspect
 import uuid
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Any, get_origin
+from typing import Any, Protocol, get_origin
 
 from assay.core.errors import InvalidOption
 from assay.core.fingerprints import digest_text
@@ -17,7 +17,7 @@ from assay.core.records.requests import Generate, Request
 from assay.core.records.responses import Failure, Outcome, Response
 from assay.models.tokens import cut_at_stops
 
-__all__ = ["FunctionModel", "adapt_model"]
+__all__ = ["FunctionModel", "ModelObject", "adapt_model"]
 
 _MEMBERS = ("name", "traits", "identify", "open", "answer", "close")
 _LIST_NAMES = ("prompts", "texts", "batch")
@@ -29,6 +29,24 @@ _IN_FLIGHT = 16
 
 _END = object()
 _instance_ids: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+
+
+class ModelObject(Protocol):
+    """An object with the members of `Model`, whose methods may be ordinary functions."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def traits(self) -> Traits: ...
+
+    def identify(self) -> Any: ...
+
+    def open(self) -> Any: ...
+
+    def answer(self, window: Sequence[Request]) -> Any: ...
+
+    def close(self) -> Any: ...
 
 
 class FunctionModel:

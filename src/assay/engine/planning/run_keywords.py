@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
-from assay.core.ports import Model
+from assay.models.function_model import ModelObject
 from assay.tasks.python_task import PythonTask
 
 __all__ = ["RunKeywords"]
@@ -17,7 +17,7 @@ __all__ = ["RunKeywords"]
 class RunKeywords(TypedDict, total=False):
     """The options of a run. Texts are parsed as on the command line."""
 
-    model: str | Model | Callable[..., Any]
+    model: str | ModelObject | Callable[..., Any]
     """The model to evaluate; `assay ls models` lists all. A function of a prompt and an object that implements
     `Model` are models, too.
     """
@@ -69,7 +69,7 @@ class RunKeywords(TypedDict, total=False):
     native if it supports tools).
     """
 
-    judge: str | Model | Callable[..., Any] | Sequence[str | Model | Callable[..., Any]]
+    judge: str | ModelObject | Callable[..., Any] | Sequence[str | ModelObject | Callable[..., Any]]
     """Judge model with its arguments: NAME or NAME,key=value. Repeat the option for a judge panel. A function
     of a prompt and an object that implements `Model` are judges, too.
     """

@@ -293,10 +293,9 @@ def _find_installed(value: Any) -> tuple[str, str] | None:
 
 def _find_builtin_owner(function: Any) -> str:
     """Return the name of the built-in class of a method such as `str.strip`; an empty text for other functions."""
-    owner: Any = getattr(function, "__objclass__", None)
-    if not isinstance(owner, type) or getattr(builtins, owner.__name__, None) is not owner:
-        return ""
-    return owner.__name__
+    name = str(getattr(getattr(function, "__objclass__", None), "__name__", ""))
+    is_builtin = name and getattr(builtins, name, None) is getattr(function, "__objclass__", None)
+    return name if is_builtin else ""
 
 
 def _format_literal(value: Any) -> str | None:

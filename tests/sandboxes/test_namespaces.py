@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +34,14 @@ def test_root_file_system_is_read_only(sandbox: NamespacesSandbox) -> None:
         "Read-only file system",
         "Permission denied",
     )
+
+
+def test_an_environment_behind_a_link_works(sandbox: NamespacesSandbox, tmp_path: Path) -> None:
+    link = tmp_path / "environment"
+    link.symlink_to(sys.prefix)
+    linked = NamespacesSandbox(python=str(link / "bin" / Path(sys.executable).name))
+    done = asyncio.run(linked.execute(Program(source="import sys; print(sys.prefix)")))
+    assert done.stdout.strip() == str(link)
 
 
 def test_other_systems_are_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,6 +98,9 @@ def enter_new_root(spec: dict[str, Any]) -> None:
     """Enter a root file system with the interpreter, the system libraries, a few devices and an empty folder."""
     mount("", "/", "", MS_REC | MS_PRIVATE)
     stage = spec["stage"]
+    sources = {
+        path: os.path.realpath(path) for path in spec["readable"]
+    }  # links lead nowhere in the new root
     mount("tmpfs", stage, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755")
     for name in ("new", "old"):
         os.mkdir(f"{stage}/{name}")
@@ -107,11 +110,10 @@ def enter_new_root(spec: dict[str, Any]) -> None:
     for link, target in spec["links"].items():
         os.makedirs(os.path.dirname(f"/new{link}"), exist_ok=True)
         os.symlink(target, f"/new{link}")
-    for path in [
-        *spec["readable"],
-        *(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom")),
-    ]:
-        expose_path(path)
+    for name in ("null", "zero", "full", "random", "urandom"):
+        sources[f"/dev/{name}"] = f"/dev/{name}"
+    for path, source in sources.items():
+        expose_path(path, source)
     for name in ("box", "proc", "etc", "dev"):
         os.makedirs(f"/new/{name}", exist_ok=True)
     with open("/new/etc/passwd", "w") as file:
@@ -135,9 +137,9 @@ def enter_new_root(spec: dict[str, Any]) -> None:
     os.chdir("/box")
 
 
-def expose_path(path: str) -> None:
-    """Make a file or folder of the machine readable under the same path."""
-    source, target = f"/old{path}", f"/new{path}"
+def expose_path(path: str, real_path: str) -> None:
+    """Make a file or folder of the machine readable under a path."""
+    source, target = f"/old{real_path}", f"/new{path}"
     if os.path.isdir(source):
         os.makedirs(target, exist_ok=True)
     elif os.path.exists(source):

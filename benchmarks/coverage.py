@@ -317,7 +317,7 @@ def draw_sentences(rng: Draw, n: int) -> list[tuple[str, str]]:
 
 def simulate_translations(draw: Draw, repeats: int) -> Iterator[Row]:
     """BLEU, against Student's t of jackknife pseudo-values, the normal and the plain percentile bootstrap."""
-    whole = draw_sentences(draw, 20_000)
+    whole = draw_sentences(draw, max(1000, min(20_000, 10 * repeats)))
     score = build_row_scorer("bleu", whole)
     assert score is not None
     truth = score(np.arange(len(whole), dtype=np.intp)[None, :])[0]

@@ -324,7 +324,7 @@ def simulate_translations(draw: Draw, repeats: int) -> Iterator[Row]:
     for size in SIZES:
         ours: list[tuple[float, float]] = []
         others: dict[str, list[tuple[float, float]]] = {"jackknife t": [], "percentile": [], "normal": []}
-        for _ in range(max(10, repeats // 5)):
+        for _ in range(max(4, repeats // 5)):
             values = [whole[one] for one in draw.integers(0, len(whole), size)]
             found, own = corpus_interval("bleu", values), build_row_scorer("bleu", values)
             if found is None or own is None:
@@ -583,7 +583,7 @@ def simulate_comparisons(draw: Draw, repeats: int) -> Iterator[Row]:
         yield power_row("exact McNemar", size, power)
     for size in (6, 8, 10, 12, 20):
         effect = find_detectable_effect(size, DifferenceVariance(between=1.0)) or 1.0
-        steps = draw.normal(effect, 1.0, size=(max(50, repeats // 4), size))
+        steps = draw.normal(effect, 1.0, size=(max(5, repeats // 4), size))
         yield power_row(
             "sign flips", size, float(np.mean([run_sign_flip_test(row)[0] < 0.05 for row in steps]))
         )
@@ -637,7 +637,7 @@ def simulate_differences(draw: Draw, repeats: int) -> Iterator[Row]:
     ):
         for size in sizes:
             found = []
-            for _ in range(max(20, repeats // 2)):
+            for _ in range(max(5, repeats // 2)):
                 first, second, codes, truth = draw_pair(draw, kind, size, shift=True)
                 one = compare_pairs(first, second, codes).interval
                 found.append((one.low - truth, one.high - truth))
@@ -647,7 +647,7 @@ def simulate_differences(draw: Draw, repeats: int) -> Iterator[Row]:
             )
     for size in (10, 30):
         spans, wrong = [], []
-        for _ in range(max(20, repeats // 10)):
+        for _ in range(max(5, repeats // 10)):
             labels = np.array(draw_labels(draw, size))
             flipped = draw.random(size) < 0.2
             other = np.where(flipped, 1 - labels[:, 0], labels[:, 0])
@@ -665,7 +665,7 @@ def simulate_differences(draw: Draw, repeats: int) -> Iterator[Row]:
         yield error_row("permutation, F1", str(size), float(np.mean(wrong)))
     for size in (10, 30):
         rejected = []
-        for _ in range(max(20, repeats // 2)):
+        for _ in range(max(5, repeats // 2)):
             levels = draw.beta(2, 1, (2, size))
             codes = np.repeat(np.arange(size), 10)
             first, second = ((draw.random(10 * size) < one[codes]).astype(float) for one in levels)
@@ -702,7 +702,7 @@ def simulate_stops(draw: Draw, repeats: int) -> Iterator[Row]:
     }  # fmt: skip
     for name, (count, likeness, target, draw_sizes) in cases.items():
         hits, asked = [], []
-        for _ in range(max(20, repeats // 8)):
+        for _ in range(max(3, repeats // 8)):
             sizes = np.ones(count, dtype=int) if draw_sizes is None else draw_sizes(draw)
             codes = np.repeat(np.arange(count), sizes)
             scores = draw_answers(draw, codes, 0.7, likeness)

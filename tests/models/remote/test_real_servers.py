@@ -90,6 +90,15 @@ def test_llama_cpp_without_a_projector_supports_no_images(llama: str) -> None:
 
 
 @LLAMA
+def test_a_server_that_ignores_tools_gets_them_as_text(llama: str) -> None:
+    model = OpenAIModel(model="smollm2", base_url=llama)
+    asyncio.run(model.probe())
+    notes = asyncio.run(model.probe_tools())
+    assert "tools" not in model.traits.abilities, "the template of SmolLM2 does not render them"
+    assert "does not support tools" in notes[0]
+
+
+@LLAMA
 def test_a_whole_run_over_llama_cpp(llama: str, tmp_path: Path) -> None:
     rows = [{"question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(6)]
     task = write_task(tmp_path, rows=rows, generation_kwargs={"until": ["\n"], "max_gen_toks": 8})

@@ -9,6 +9,7 @@ from PIL import Image as Pictures
 
 from assay.core.errors import TaskError
 from assay.core.records.messages import Image, Prompt, Text
+from assay.core.records.tools import ToolCall, ToolResult
 from assay.tasks.prompts.multimodal import select_model_keywords
 from assay.tasks.task import Task
 
@@ -113,6 +114,19 @@ def test_own_messages_are_taken_as_they_are(make_task: MakeTask) -> None:
     assert [type(part) for part in prompt.messages[1].parts] == [Image, Text]
 
 
+def test_own_messages_may_have_tool_calls_and_results(make_task: MakeTask) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "area", "arguments": {"base": 2}}}
+    given = [
+        {"role": "user", "content": [{"type": "text", "text": "Area?"}]},
+        {"role": "assistant", "content": "Look.", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "4"},
+    ]
+    prompt = first_prompt(make_task(doc_to_messages=lambda fields: given))
+    assert prompt.messages[1].parts == (Text("Look."), ToolCall("area", '{"base": 2}', "c1"))
+    assert prompt.messages[2].parts == (ToolResult("4", "c1"),)
+    assert prompt.text == "Area?Look.4"
+
+
 @pytest.mark.parametrize(("model", "expected"), [("qwen", "Q0!"), ("other", "Q0.")])
 def test_own_messages_get_the_keywords(make_task: MakeTask, model: str, expected: str) -> None:
     task = make_task(
@@ -152,6 +166,8 @@ def test_a_helper_file_is_asked_for_its_signature(make_task: MakeTask, tmp_path:
     [
         ([{"role": "user", "content": "text"}], "list `content`"),
         ([{"role": "robot", "content": []}], "must have a role"),
+        ([{"role": "tool", "content": 3}], "must have text"),
+        ([{"role": "assistant", "content": None, "tool_calls": ["area"]}], "a tool call needs a `name`"),
         ([{"content": []}], "must have a role"),
         (["text"], "must have a role"),
         ([{"role": "user", "content": [{"type": "smell", "url": "x"}]}], "`smell`"),

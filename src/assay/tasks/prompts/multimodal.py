@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -10,6 +11,7 @@ from typing import Any, get_args
 from assay.core.errors import TaskError
 from assay.core.records.messages import Message, Part, Prompt, Role, Text
 from assay.core.records.specs import TaskSpec
+from assay.core.records.tools import ToolCall, ToolResult
 from assay.tasks.files.helper_functions import HelperFunction
 from assay.tasks.prompts.media_parts import to_audio_part, to_image_part, to_media_part, to_video_part
 
@@ -109,13 +111,38 @@ class MultimodalRenderer:
     def _message(self, message: Any) -> Message:
         role: Any = message.get("role") if isinstance(message, Mapping) else None
         content = message.get("content") if isinstance(message, Mapping) else None
+        if role == "tool":
+            return Message("tool", (self._tool_result(message),))
+        calls = message.get("tool_calls") if role == "assistant" else None
+        if calls and (content is None or isinstance(content, str)):
+            content = [{"type": "text", "text": content}] if content else []
         if role not in get_args(Role) or not isinstance(content, list):
             raise TaskError(
-                "a message must have a role (user, system, assistant) and a list `content`",
+                "a message must have a role (user, system, assistant, tool) and a list `content`",
                 where=self.where,
                 hint=f"got {message!r}"[:120],
             )
-        return Message(role, tuple(self._part(part) for part in content))
+        parts = tuple(self._part(part) for part in content)
+        return Message(role, (*parts, *map(self._tool_call, calls or ())))
+
+    def _tool_result(self, message: Mapping[str, Any]) -> ToolResult:
+        """Return the result of a call: `{"role": "tool", "tool_call_id": …, "content": …}`."""
+        content = message.get("content")
+        if isinstance(content, list):
+            parts = [self._part(part) for part in content]
+            content = "".join(part.text for part in parts if isinstance(part, Text))
+        if not isinstance(content, str):
+            raise TaskError("a message with the role `tool` must have text as `content`", where=self.where)
+        return ToolResult(content, str(message.get("tool_call_id") or ""), str(message.get("name") or ""))
+
+    def _tool_call(self, call: Any) -> ToolCall:
+        """Return a call of an assistant message, in OpenAI's form."""
+        own = call.get("function", call) if isinstance(call, Mapping) else None
+        if not isinstance(own, Mapping) or not isinstance(own.get("name"), str):
+            raise TaskError(f"a tool call needs a `name` and `arguments`, not {call!r:.60}", where=self.where)
+        arguments = own.get("arguments", {})
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        return ToolCall(own["name"], text, str(call.get("id") or ""))
 
     def _part(self, part: Any) -> Part:
         kind = part.get("type") if isinstance(part, Mapping) else None

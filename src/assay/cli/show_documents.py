@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -156,6 +157,8 @@ def _to_json(selected: SelectedDocument, record: DocumentRecord) -> dict[str, An
             entry |= {"response": response.value, "finish": response.finish}
             if response.reasoning is not None:
                 entry["reasoning"] = response.reasoning
+            if response.tool_calls:
+                entry["tool_calls"] = [asdict(call) for call in response.tool_calls]
         requests.append(entry)
     return {
         "task": selected.task,

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from assay.core.records.messages import Message, Prompt, Text
+from assay.core.records.responses import LogProbability, Response
 from assay.core.records.tools import Tool, ToolCall, ToolResult, Tools
 
 
@@ -33,6 +34,15 @@ def test_defaults_are_not_part_of_the_stored_form() -> None:
         "choice",
         "syntax",
     }
+
+
+def test_what_is_scored_of_a_response_with_calls_is_the_calls() -> None:
+    calls = (ToolCall("area", '{"base": 1}', "c1"),)
+    assert Response(request_id="", value="Look.", tool_calls=calls).scored_value == (
+        '[{"name": "area", "arguments": {"base": 1}}]'
+    )
+    assert Response(request_id="", value="Look.").scored_value == "Look."
+    assert Response(request_id="", value=LogProbability(-1.0)).scored_value == LogProbability(-1.0)
 
 
 def test_calls_and_results_in_a_prompt_are_no_media() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from assay.core.records.fast_init import fast_init
-from assay.core.records.tools import ToolCall
+from assay.core.records.tools import ToolAnswer, ToolCall
 
 __all__ = [
     "Failure",
@@ -121,6 +121,13 @@ class Response:
 
     tool_calls: tuple[ToolCall, ...] = ()
     """The tool calls, in order. `value` is the text beside them, which may be empty."""
+
+    @property
+    def scored_value(self) -> str | LogProbability:
+        """What filters and metrics get: the value, or the tool calls as JSON text if there are any."""
+        if not self.tool_calls or not isinstance(self.value, str):
+            return self.value
+        return ToolAnswer.from_calls(self.value, self.tool_calls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -266,7 +266,7 @@ def _find_fewshot_seed(seeds: Any) -> Any:
 def _format_response(response: Response | None) -> str:
     if response is None:
         return ""
-    value = response.value
+    value = response.scored_value
     return f"{value.total:.10g}" if isinstance(value, LogProbability) else value
 
 

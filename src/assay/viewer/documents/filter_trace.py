@@ -173,7 +173,7 @@ def _read_responses(record: DocumentRecord) -> list[Any] | None:
     for request in record.asked:
         if request.response is None:
             return None
-        value = request.response.value
+        value = request.response.scored_value
         total += len(value) if isinstance(value, str) else 0
         by_request.setdefault(request.number, []).append(
             (value.total, value.greedy) if isinstance(value, LogProbability) else value

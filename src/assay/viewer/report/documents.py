@@ -203,7 +203,7 @@ def _classify(record: DocumentRecord, facts: DocumentStatistics | None) -> str:
 def _build_answer(record: DocumentRecord, label: str, why: str) -> RunAnswer:
     choices = [one for one in record.asked if one.kind == "likelihood"]
     texts = [one.response for one in record.asked if one.kind == "generate" and one.response is not None]
-    counted = Counter(str(one.value) for one in texts)
+    counted = Counter(str(one.scored_value) for one in texts)
     responses = [(_truncate(text), count) for text, count in list(counted.items())[:_MAX_RESPONSES]]
     reasons = [_describe_finish(one) for one in texts[:1] if one.finish not in ("", "stop")]
     if len(counted) > _MAX_RESPONSES:

@@ -174,7 +174,7 @@ def _format_verdicts(record: DocumentRecord) -> str:
 
 
 def _format_response(response: Response) -> str:
-    value = response.value
+    value = response.scored_value
     if isinstance(value, LogProbability):
         return f"log probability {value.total:.4f}"
     return escape_control_characters(value)

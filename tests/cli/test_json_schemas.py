@@ -45,6 +45,9 @@ COMMANDS = {
     "ls": [["ls", kind] for kind in ("tasks", "groups", "tags", "models", "metrics", "options")]
     + [["ls", "models", "hf"]],
     "cache": [["cache", "ls"]],
+    "import": [["import", "RUNS"]],
+    "calibrate": [["calibrate", "FIRST", "--labels", "labels.jsonl", "--metric", "exact_match"]],
+    "sweep": [["sweep", "sweep.yaml"]],
     "lint_benchmark": [["lint-benchmark", "FIRST", "SECOND"]],
 }
 
@@ -65,6 +68,11 @@ def test_output_matches_its_schema(
     name: str, runs: tuple[str, str, str], workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_task(workspace, "broken", metric_list=[{"metric": "exact_macth"}])
+    label = '{"task": "quickstart_copy", "document": %d, "label": %d}\n'
+    Path("labels.jsonl").write_text("".join(label % (number, number % 2) for number in range(3)), "utf-8")
+    Path("sweep.yaml").write_text(
+        "models: [{model: dummy}]\ntasks: [quickstart_copy]\noptions: {limit: 1}\n", "utf-8"
+    )
     schema = read_schema(SCHEMAS / f"{name}.json")
     Draft202012Validator.check_schema(schema)
     shutil.copytree(runs[0], "copy")

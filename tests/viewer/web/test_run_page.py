@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from tests.viewer.web.browser_visit import Visit, check_accessibility
+from tests.viewer.web.browser_visit import Visit, check_accessibility, wait_until
 from tests.viewer.web.viewer_server import Viewer
 
 from assay.store.runs.run import Run
@@ -80,3 +80,37 @@ def test_groups_open_and_tasks_are_sorted(
     check_accessibility(page)
     visit.check()
     visit.context.close()
+
+
+@pytest.mark.browser
+def test_a_chart_is_downloaded_with_its_data(visit: Visit, runs: tuple[Run, Run]) -> None:
+    page = visit.open(f"/runs/{runs[0].id}")
+    figure = page.locator("#scores figure.chart.drawn").first
+    with page.expect_download() as waiting:
+        figure.locator("button >> text=CSV").click()
+    lines = waiting.value.path().read_text("utf-8").splitlines()
+    assert lines[0] == "series,x,y,minus,plus" and len(lines) == 4
+    assert '"sums exact_match (find)"' in lines[1] and lines[1].split(",")[1].startswith("0.736")
+    with page.expect_download() as waiting:
+        figure.locator("button >> text=SVG").click()
+    assert waiting.value.suggested_filename == "scores-with-95-intervals.svg"
+    assert waiting.value.path().read_text("utf-8").startswith("<svg")
+
+
+@pytest.mark.browser
+def test_back_undoes_a_filter_and_a_sort(visit: Visit, runs: tuple[Run, Run]) -> None:
+    page = visit.page
+    page.click("th >> text=run")
+    page.wait_for_selector("th[aria-sort=ascending] >> text=run")
+    page.fill("#search", "sec")
+    wait_until(page, "document.querySelectorAll('tr[data-run]').length === 1")
+    page.fill("#search", "second")
+    wait_until(page, "location.search.includes('q=second')")
+    page.go_back()
+    wait_until(page, "document.querySelectorAll('tr[data-run]').length === 2")
+    assert page.input_value("#search") == ""
+    page.wait_for_selector("th[aria-sort=ascending] >> text=run")
+    page.go_back()
+    page.wait_for_selector("th[aria-sort=descending] >> text=started")
+    page.go_forward()
+    page.wait_for_selector("th[aria-sort=ascending] >> text=run")

@@ -41,7 +41,9 @@ select("#help-open").addEventListener("click", () => help.showModal());
 // --- filters that update while you type --------------------------------------------------------------
 
 let requestCount = 0;
-async function swap(address, { keep = true } = {}) {
+let isTypingEntry = false; // whether the last entry of the history was made by typing, which continues to change it
+let shownAddress = location.pathname + location.search;
+async function swap(address, { keep = true, typing = false, reset = false } = {}) {
   const results = select("#results");
   if (!results) return location.assign(address);
   const requestNumber = ++requestCount;
@@ -55,9 +57,13 @@ async function swap(address, { keep = true } = {}) {
     results.replaceWith(fresh);
     const form = select("form[data-live]");
     const freshForm = select("form[data-live]", page);
-    if (form && freshForm && !form.contains(document.activeElement)) form.replaceWith(freshForm), initLiveForms();
+    if (form && freshForm && (reset || !form.contains(document.activeElement))) form.replaceWith(freshForm), initLiveForms();
     else if (form && freshForm) updateForm(form, freshForm);
-    if (keep) history.replaceState(null, "", address);
+    if (keep && address !== shownAddress) {
+      if (typing && isTypingEntry) history.replaceState(null, "", address); else history.pushState(null, "", address);
+      isTypingEntry = typing;
+    }
+    shownAddress = location.pathname + location.search;
     document.title = page.title;
     ready();
   } catch (error) {
@@ -65,6 +71,13 @@ async function swap(address, { keep = true } = {}) {
     toast("No response from the viewer. Is `assay view` still running?");
   }
 }
+
+// Back undoes a filter, a search or a sort.
+addEventListener("popstate", () => {
+  const address = location.pathname + location.search;
+  isTypingEntry = false;
+  if (select("#results") && address !== shownAddress) swap(address, { keep: false, reset: true });
+});
 
 function updateForm(form, fresh) {
   // Keep the field that has the focus and replace the others: other filters may apply now.
@@ -92,9 +105,10 @@ function initLiveForms() {
     if (form.dataset.ready) continue;
     form.dataset.ready = "1";
     let timer;
-    const go = () => swap(formUrl(form));
+    const go = (typing = false) => swap(formUrl(form), { typing });
+    form.addEventListener("focusout", () => { isTypingEntry = false; });
     form.addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(timer); go(); });
-    form.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(go, 220); });
+    form.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(() => go(true), 220); });
     form.addEventListener("change", (event) => { if (event.target.tagName === "SELECT") { clearTimeout(timer); go(); } });
   }
 }

@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from measurements import Goal, Measurement, Report, add_json_option
 
@@ -42,6 +42,21 @@ SUBJECTS = [f"subject {n:02d}" for n in range(57)]
 FEWSHOT_EXAMPLES = (
     "Question: How many legs do three cats have?\nAnswer: 12\n\nQuestion: What is two and two?\nAnswer: 4\n\n"
 )
+EXPRESSIONS = {
+    "indexed names": [
+        "score<1 and length>400 and not truncated",
+        "wrong and subject in (a, b)",
+        "not scored",
+    ],
+    "score, column and answer": [
+        rf'score<1 and answer~/\d+/ and subject="subject {n:02d}"' for n in (3, 30, 50)
+    ],
+    "answer": [r"answer~/\d5/", r"answer~/^\w+$/", "answer=7"],
+    "token count": ["output_tokens>20", "tokens<=90", "input_tokens>10 and wrong"],
+    "text of few responses": ['response~"qqqqq"', r"response~/zebra \w+/"],
+}
+"""Filter expressions. The first use of a name that the index does not have is measured separately."""
+
 CHUNK = 5000
 SETTINGS = Settings({"until": ["\n"], "max_gen_toks": 256})
 
@@ -172,6 +187,8 @@ def list_pages(run: str, documents: int) -> Iterator[tuple[str, float, list[str]
     )
     yield "filter: score", 1000, [f"{base}?low={low}&high=1" for low in ("0.5", "0.6", "1")]
     yield "filter: category", 1000, [f"{base}?category=subject%3Dsubject+{n:02d}" for n in (3, 30, 50)]
+    for what, expressions in EXPRESSIONS.items():
+        yield f"expression: {what}", 1000, [f"{base}?where={quote(one)}" for one in expressions]
     yield "sort by score", 1000, [f"{base}?sort=score", f"{base}?sort=score&order=desc&task=reasoning"]
     yield "sort by length", 1000, [f"{base}?sort=length&order=desc", f"{base}?sort=length&task=reasoning"]
     yield "search: one document", 1000, [f"{base}?q=number+{half - n}%29" for n in (7, 99, 1234)]
@@ -232,6 +249,14 @@ def measure(folder: Path, home: Path, documents: int, report: Report) -> None:
         status, again = client.get(f"/runs/{run}/documents")
         print(f"second visit, with index: {again:.0f} ms")
         report.add(Measurement(what="second visit in a new process, with index", ours=again, unit="ms"))
+        for expression in ("answer=1", "tokens=1"):
+            begin = time.perf_counter()
+            while client.get(f"/runs/{run}/documents?where={quote(expression)}")[0] != 200:
+                time.sleep(0.05)
+            spent = time.perf_counter() - begin
+            print(f"first use of {expression.partition('=')[0]} in a filter: {spent:.1f} s", flush=True)
+            what = f"first use of `{expression.partition('=')[0]}` in a filter, reads all documents once"
+            report.add(Measurement(what=what, ours=spent, unit="s"))
         print("| page | median ms | slowest ms | CPU ms | goal |\n|---|--:|--:|--:|--:|")
         late = 0
         for what, limit, addresses in list_pages(run, documents):

@@ -11,7 +11,7 @@ import numpy as np
 from assay.store.filters.names import NameInfo
 from assay.store.index.columns import Columns
 from assay.store.index.document_index import DocumentIndex
-from assay.store.index.row_reader import parse_fingerprints
+from assay.store.index.row_reader import compute_document_value, parse_fingerprints
 from assay.store.journal.rows import decode_verdict_value, parse_json
 
 __all__ = ["PART_SEPARATOR", "Scalar", "format_answer", "format_scalar", "read_details", "read_values"]
@@ -95,8 +95,10 @@ def _read_judged(
             found[number] = None if values is None else format_answer(values)
             continue
         for pipeline, metric, kind, value, _ in content or ():
-            if metric == info.key and kind == "score" and info.part in ("", pipeline):
+            if metric == info.key and kind in ("score", "evidence") and info.part in ("", pipeline):
                 score = decode_verdict_value(value)
+                if kind == "evidence":
+                    score = compute_document_value(metric, score)
                 if isinstance(score, (int, float)):
                     found[number] = float(score)
                     break

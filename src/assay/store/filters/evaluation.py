@@ -55,8 +55,10 @@ __all__ = [
 Mask = NDArray[np.bool_]
 Rows = NDArray[np.int64]
 
-_MAX_ROWS_READ_DIRECTLY = 20_000
-"""Up to this number of documents, values are read for these documents only; for more, the whole column is read and kept."""
+_MAX_ROWS_READ_DIRECTLY = 2000
+_MAX_SHARE_READ_DIRECTLY = 0.02
+"""Up to this number or share of the documents, values are read for these documents only; for more, the whole column is
+read and kept."""
 
 _MIN_ROWS_FOR_PREFILTER = 2000
 _MAX_KEPT_CHARACTERS = 50_000_000
@@ -402,7 +404,8 @@ class _Evaluator:
             return _take(self._read_label_column(info), rows)
         cache = _get_cache(self._index)
         known = cache.find(info)
-        if known is None and (info.long or len(rows) <= _MAX_ROWS_READ_DIRECTLY):
+        few = max(_MAX_ROWS_READ_DIRECTLY, int(_MAX_SHARE_READ_DIRECTLY * len(self._columns)))
+        if known is None and (info.long or len(rows) <= few):
             return _build_column(info, self._read(info, rows))
         if known is None or len(_get_codes(known)) < len(self._columns):
             known = self._read_whole_column(info, cache)

@@ -15,7 +15,7 @@ from assay.store.index.columns import MAX_CATEGORY_VALUES, MAX_METRICS, OUTCOMES
 from assay.store.journal.journal import Journal
 from assay.store.journal.rows import decode_verdict_value, parse_json
 
-__all__ = ["FingerprintIndex", "RowReader", "parse_fingerprints"]
+__all__ = ["FingerprintIndex", "RowReader", "compute_document_value", "parse_fingerprints"]
 
 _MAX_VALUE_LENGTH = 60
 _MAX_CATEGORIES = 24

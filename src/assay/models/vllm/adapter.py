@@ -11,7 +11,7 @@ from assay.core.errors import UnsupportedRequest
 from assay.core.fingerprints import digest_text
 from assay.core.ports import Ability, Traits
 from assay.core.records.messages import Media
-from assay.core.records.requests import Request
+from assay.core.records.requests import Generate, Request
 from assay.core.records.responses import Failure, Outcome
 from assay.models.hf.loading.checkpoint import Checkpoint
 from assay.models.hf.loading.modalities import find_media_abilities, is_speech_to_text
@@ -144,7 +144,8 @@ class VllmModel:
         """Return the text that the model will read, with its chat template applied and media as placeholders."""
         media = self._media
         if media is not None and (request.prompt.chat or request.prompt.has_media):
-            return media.render_text(request.prompt)
+            effort = request.settings.reasoning_effort if isinstance(request, Generate) else ""
+            return media.render_text(request.prompt, effort)
         return self._tokenizer.render_request(request)
 
     def prepare(self, part: Media) -> None:

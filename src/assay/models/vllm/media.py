@@ -56,18 +56,18 @@ class MediaPromptRenderer:
         )
         self._layout = PromptLayout(processor, media_abilities, settings)
 
-    def render_text(self, prompt: Prompt) -> str:
-        """Return the text that the model reads, with media as placeholders."""
-        return self._build_prompt_inputs(prompt, load=False).text
+    def render_text(self, prompt: Prompt, effort: str = "") -> str:
+        """Return the text that the model reads, with media as placeholders. `effort`: that of its reasoning."""
+        return self._build_prompt_inputs(prompt, effort, load=False).text
 
-    def build_inputs(self, prompt: Prompt) -> tuple[str, dict[str, Any]]:
+    def build_inputs(self, prompt: Prompt, effort: str = "") -> tuple[str, dict[str, Any]]:
         """Return the text and the decoded media under vLLM's names.
 
         Raises:
             Unanswerable: The checkpoint does not read a medium.
             MediaError: A medium cannot be decoded.
         """
-        inputs = self._build_prompt_inputs(prompt)
+        inputs = self._build_prompt_inputs(prompt, effort)
         found: dict[str, Any] = {}
         if inputs.images:
             found["image"] = [self._resize(one).convert("RGB") for one in inputs.images]
@@ -81,9 +81,9 @@ class MediaPromptRenderer:
         size = fit_size(image.size, *self._image_limits)
         return image if size == image.size else image.resize(size)
 
-    def _build_prompt_inputs(self, prompt: Prompt, *, load: bool = True) -> PromptInputs:
+    def _build_prompt_inputs(self, prompt: Prompt, effort: str, *, load: bool = True) -> PromptInputs:
         try:
-            return self._layout.build_inputs(prompt, load=load)
+            return self._layout.build_inputs(prompt, load=load, effort=effort)
         except UnsupportedMedia as error:
             raise Unanswerable(str(error)) from None
 

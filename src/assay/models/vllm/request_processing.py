@@ -54,11 +54,11 @@ class GenerationPreset:
 class MediaPromptBuilder(Protocol):
     """Renders the prompts of a multimodal checkpoint."""
 
-    def render_text(self, prompt: Prompt) -> str:
+    def render_text(self, prompt: Prompt, effort: str = "") -> str:
         """Return the text that the model reads, with media as placeholders."""
         ...
 
-    def build_inputs(self, prompt: Prompt) -> tuple[str, dict[str, Any]]:
+    def build_inputs(self, prompt: Prompt, effort: str = "") -> tuple[str, dict[str, Any]]:
         """Return the text and the decoded media under vLLM's names.
 
         Raises:
@@ -146,7 +146,7 @@ class RequestProcessor:
     def _render(self, request: Request) -> str | Unanswerable:
         try:
             if self._media is not None and request.prompt.chat:
-                return self._media.render_text(request.prompt)
+                return self._media.render_text(request.prompt, _find_effort(request))
             return self._tokenizer.render_request(request)
         except Unanswerable as error:
             return error
@@ -207,7 +207,7 @@ class RequestProcessor:
             rendered = (
                 self._tokenizer.render_request(request)
                 if self._media is None
-                else self._media.render_text(request.prompt)
+                else self._media.render_text(request.prompt, _find_effort(request))
             )
         return self._tokenizer.make_splitter(request.prompt, rendered)
 
@@ -377,7 +377,9 @@ class RequestProcessor:
         if self._media is None or isinstance(request, RollingLikelihood):
             raise Unanswerable("rolling likelihoods are not supported for prompts with media")
         async with self._media_semaphore:
-            text, data = await asyncio.to_thread(self._media.build_inputs, request.prompt)
+            text, data = await asyncio.to_thread(
+                self._media.build_inputs, request.prompt, _find_effort(request)
+            )
             media = {"multi_modal_data": data}
             if isinstance(request, Generate):
                 [tokens] = self._tokenizer.scoring_encoder([text])
@@ -413,6 +415,10 @@ def _build_likelihood_response(
     total = float(sum(one.total for one in reads))
     value = LogProbability(total, greedy)
     return Response(request_id=request.id, value=value, usage=usage, tokens=tokens)
+
+
+def _find_effort(request: Request) -> str:
+    return request.settings.reasoning_effort if isinstance(request, Generate) else ""
 
 
 def _failure(request: Request, message: str, kind: str = "bad request") -> Failure:

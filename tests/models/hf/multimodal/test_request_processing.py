@@ -251,6 +251,12 @@ def test_the_chat_template_tells_where_reasoning_ends() -> None:
     assert unfinished.usage is not None and unfinished.usage.reasoning_tokens > 0
 
 
+def test_the_chat_template_gets_the_reasoning_effort() -> None:
+    model = make_model(chat_template="{{ messages[0]['role'] }}[{{ reasoning_effort }}]")
+    assert model.preview(write(chat("What?"), reasoning_effort="high")) == "user[high]"
+    assert model.preview(write(chat("What?"))) == "user[]"
+
+
 def test_a_started_answer_continues_after_the_template() -> None:
     said = (Message("user", (picture(1), Text("What?"))), Message("assistant", (Text("It is"),)))
     assert make_model().preview(write(Prompt(said, chat=True))).endswith("<|im_start|>assistant\nIt is")

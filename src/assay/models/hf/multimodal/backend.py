@@ -8,7 +8,7 @@ from typing import Any
 
 from assay.core.ports import Ability
 from assay.core.records.messages import Audio, Image, Media, Video
-from assay.core.records.requests import Request
+from assay.core.records.requests import Generate, Request
 from assay.core.records.responses import Outcome
 from assay.media import picture, waveform
 from assay.models.hf.arguments import HfArguments
@@ -200,7 +200,8 @@ class MultimodalBackend:
     def preview(self, request: Request) -> str:
         if self._is_speech:
             return "<audio>" * len(request.prompt.media)
-        return self._layout.build_inputs(request.prompt, load=False).text
+        effort = request.settings.reasoning_effort if isinstance(request, Generate) else ""
+        return self._layout.build_inputs(request.prompt, load=False, effort=effort).text
 
     def prepare(self, part: Media) -> None:
         """Decode a medium in the form that `answer` needs."""

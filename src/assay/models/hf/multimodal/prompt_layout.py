@@ -79,8 +79,10 @@ class PromptLayout:
         own = getattr(processor, "chat_template", None) or getattr(tokenizer, "chat_template", None)
         self._template = own.get("default") if isinstance(own, dict) else own
 
-    def build_inputs(self, prompt: Prompt, *, load: bool = True) -> PromptInputs:
+    def build_inputs(self, prompt: Prompt, *, load: bool = True, effort: str = "") -> PromptInputs:
         """Return the prompt as the model reads it. Without `load`, only its text.
+
+        `effort`: the variable `reasoning_effort` of the chat template.
 
         Raises:
             UnsupportedMedia: The checkpoint does not read a medium.
@@ -95,7 +97,7 @@ class PromptLayout:
         elif self._template is None:
             inputs.text = self._format_lines(content)
         else:
-            inputs.text = self._apply_template(content)
+            inputs.text = self._apply_template(content, effort)
         return inputs
 
     def batch_key(self, inputs: PromptInputs) -> tuple[Any, ...]:
@@ -188,15 +190,17 @@ class PromptLayout:
 
     # --- texts -------------------------------------------------------------------------------------
 
-    def _apply_template(self, content: list[tuple[Role, list[dict[str, str]]]]) -> str:
+    def _apply_template(self, content: list[tuple[Role, list[dict[str, str]]]], effort: str) -> str:
         """Apply the chat template. If the prompt ends with an assistant message, that message is left open."""
         last = _join_texts(content[-1][1]).strip() if content[-1][0] == "assistant" else ""
         if content[-1][0] == "assistant" and not last:
             content = content[:-1]
-        text = self._render(content, generation=not last)
+        text = self._render(content, generation=not last, effort=effort)
         return text if not last else text[: text.rindex(last) + len(last)]
 
-    def _render(self, content: list[tuple[Role, list[dict[str, str]]]], *, generation: bool) -> str:
+    def _render(
+        self, content: list[tuple[Role, list[dict[str, str]]]], *, generation: bool, effort: str = ""
+    ) -> str:
         """Render the chat template. If it raises an error, render the conversation without system messages."""
         from jinja2 import TemplateError
 
@@ -206,23 +210,24 @@ class PromptLayout:
             {"role": role, "content": parts if typed else self._join_parts(parts)} for role, parts in content
         ]
         try:
-            return self._apply(messages, generation)
+            return self._apply(messages, generation, effort)
         except TemplateError as error:
             remaining = [message for message in messages if message["role"] != "system"]
             if len(remaining) == len(messages):
                 raise ChatTemplateError(f"chat template error: {error}") from None
         try:
-            return self._apply(remaining, generation)
+            return self._apply(remaining, generation, effort)
         except TemplateError as error:
             raise ChatTemplateError(f"chat template error: {error}") from None
 
-    def _apply(self, messages: list[dict[str, Any]], generation: bool) -> str:
+    def _apply(self, messages: list[dict[str, Any]], generation: bool, effort: str) -> str:
+        variables = {"reasoning_effort": effort} if effort else {}
         rendered = self._processor.apply_chat_template(
             messages,
             chat_template=self._template,
             tokenize=False,
             add_generation_prompt=generation,
-            **self._settings.template_arguments,
+            **{**self._settings.template_arguments, **variables},
         )
         return str(rendered)
 

@@ -104,7 +104,7 @@ class RequestProcessor:
             groups_by_prompt.setdefault((request.prompt.digest, own), []).append(request)
 
         def prepare(some: list[Generate]) -> _PromptRow:
-            inputs = self._layout.build_inputs(some[0].prompt)
+            inputs = self._layout.build_inputs(some[0].prompt, effort=settings.reasoning_effort)
             tokens, truncated = None, 0
             if not inputs.has_media:
                 [tokens] = self._batcher.encoder([inputs.text])

@@ -248,6 +248,14 @@ def test_calls_and_results_in_the_prompt_are_sent(service: Service, kind: str) -
     assert service.bodies[0][key][1:] == expected
 
 
+def test_a_call_that_gemini_cannot_parse_is_an_outcome(service: Service) -> None:
+    broken = {"finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": "area(base="}
+    service.replies["/v1beta/models/m:generateContent"] = {"candidates": [broken]}
+    found = answer(service, "gemini", with_tools())
+    assert found.tool_calls == (ToolCall("", "area(base="),)
+    assert len(service.bodies) == 1, "it is not asked again"
+
+
 def chat_reply(message: dict[str, Any], tokens: int = 9) -> dict[str, Any]:
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", **message}}
     return {"model": "m", "choices": [choice], "usage": {"prompt_tokens": tokens, "completion_tokens": 4}}

@@ -40,6 +40,7 @@ _LEVELS = ("MINIMAL", "LOW", "MEDIUM", "HIGH")
 _MAX_STOPS = 5
 """Limit of the service; further stop strings are applied to the answer."""
 
+_MALFORMED_CALLS = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL")
 _HARMS = ("HARASSMENT", "HATE_SPEECH", "SEXUALLY_EXPLICIT", "DANGEROUS_CONTENT", "CIVIC_INTEGRITY")
 
 
@@ -194,6 +195,10 @@ class GenerateContentApi:
     def parse_reply(self, value: Any) -> ParsedReply:
         return parse_content(value)
 
+    def parse_tool_reply(self, value: Any) -> ParsedReply:
+        """Parse the reply to a request with tools, where a malformed call is an outcome and no failure."""
+        return parse_content(value, accepts_malformed_calls=True)
+
 
 def _build_tool_fields(request: Generate) -> dict[str, Any]:
     tools = request.native_tools
@@ -212,8 +217,9 @@ def _build_tool_fields(request: Generate) -> dict[str, Any]:
     return fields
 
 
-def parse_content(value: Any) -> ParsedReply:
-    """Parse a reply. A blocked prompt is a refusal.
+def parse_content(value: Any, *, accepts_malformed_calls: bool = False) -> ParsedReply:
+    """Parse a reply. A blocked prompt is a refusal. `accepts_malformed_calls`: a call that the service could not parse is a
+    tool call without a name; otherwise the reply is a failure.
 
     Raises:
         BadReply: The reply contains no answer and no reason.
@@ -227,6 +233,10 @@ def parse_content(value: Any) -> ParsedReply:
             return ParsedReply((Choice("", "refused"),), usage, model, "")
         raise BadReply('unexpected response format: no "candidates"')
     candidate = candidates[0]
+    reason = str(candidate.get("finishReason"))
+    if accepts_malformed_calls and reason in _MALFORMED_CALLS:
+        broken = ToolCall("", str(candidate.get("finishMessage") or reason))
+        return ParsedReply((Choice("", "stop", tool_calls=(broken,)),), usage, model, "")
     finish = GENERATE_CONTENT.classify(candidate.get("finishReason"))
     parts = (candidate.get("content") or {}).get("parts") or ()
     text = "".join([part.get("text", "") for part in parts if not part.get("thought")])

@@ -251,6 +251,9 @@ class HostedModel:
 
     async def _call(self, endpoint: Endpoint, request: Generate) -> CallOutcome[ParsedReply]:
         """Make one call; omit a setting that the model rejects in this and all later calls."""
+        parse = self.api.parse_reply
+        if request.native_tools is not None:
+            parse = getattr(self.api, "parse_tool_reply", parse)
         while True:
             refused = self.refused_settings
             body = await self._build_body(request)
@@ -259,9 +262,7 @@ class HostedModel:
                 limit = request.settings.max_tokens or self.options.max_gen_toks
                 tokens = limit + (0 if request.prompt.has_media else len(body) // _CHARACTERS_PER_TOKEN)
             try:
-                answered = await endpoint.post(
-                    self.api.build_path(self.options), body, self.api.parse_reply, tokens=tokens
-                )
+                answered = await endpoint.post(self.api.build_path(self.options), body, parse, tokens=tokens)
             except CallFailed as error:
                 named = self._find_refused_settings(error, refused)
                 if not named:

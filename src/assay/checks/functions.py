@@ -15,6 +15,7 @@ from typing import Any
 from assay.checks.findings import Findings
 from assay.core.errors import AssayError, MissingPackage, TaskError
 from assay.core.installation import find_distribution_name
+from assay.core.python_syntax import parse_python
 from assay.core.records.specs import TaskSpec
 from assay.tasks.files.helper_functions import HelperFunction
 
@@ -225,7 +226,7 @@ def _find_deferred_imports(path: str, changed_ns: int) -> dict[str, tuple[list[t
     """Return for each function of a file the packages its body imports, with line numbers, and the names it calls."""
     try:
         with open(path, encoding="utf-8") as file:
-            tree = ast.parse(file.read())
+            tree = parse_python(file.read())
     except (OSError, ValueError, SyntaxError, RecursionError):
         return {}
     found = {}

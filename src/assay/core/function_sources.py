@@ -22,6 +22,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from assay.core.fingerprints import digest_text
+from assay.core.python_syntax import evaluate_literal, parse_python
 
 __all__ = ["SourceFile", "digest_function", "read_function_source"]
 
@@ -117,7 +118,7 @@ class SourceFile:
     def _add_class(self, name: str, value: type) -> None:
         try:
             source = textwrap.dedent(inspect.getsource(value))
-            node = ast.parse(source).body[0]
+            node = parse_python(source).body[0]
         except (OSError, TypeError, SyntaxError, IndexError):
             raise Unsaved(f"the source of the class `{name}` is not available") from None
         for base in value.__bases__:
@@ -194,7 +195,7 @@ def _find_definition(function: FunctionType) -> tuple[str, ast.AST]:
     code = function.__code__
     lines = linecache.getlines(code.co_filename)
     try:
-        tree = ast.parse("".join(lines))
+        tree = parse_python("".join(lines))
     except (SyntaxError, ValueError):
         raise Unsaved("its source is not available") from None
     if code.co_name == "<lambda>":
@@ -304,7 +305,7 @@ def _format_literal(value: Any) -> str | None:
     if len(text) > _MAX_LITERAL_LENGTH:
         return None
     try:
-        return text if _is_equal(ast.literal_eval(text), value) else None
+        return text if _is_equal(evaluate_literal(text), value) else None
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return None
 

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any
 
+from assay.core.python_syntax import parse_python
+
 __all__ = ["ModelArgument", "list_arguments"]
 
 _RECORDS = {
@@ -80,7 +82,7 @@ def _format_default(value: Any) -> str:
 
 def _read_field_docs(record: type) -> dict[str, str]:
     """Return the first line of the text below each field of a class."""
-    (body,) = ast.parse(textwrap.dedent(inspect.getsource(record))).body
+    (body,) = parse_python(textwrap.dedent(inspect.getsource(record))).body
     assert isinstance(body, ast.ClassDef)
     found = {}
     for field, below in zip(body.body, body.body[1:], strict=False):

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from assay.core.errors import TaskError
+from assay.core.python_syntax import parse_python
 from assay.core.records.specs import TaskSpec
 from assay.scoring.likelihoods import CHOICE_METRICS, is_pair_of_choices
 from assay.scoring.metrics import METRICS
@@ -115,7 +116,7 @@ def find_result_keys(function: Callable[..., Any]) -> frozenset[str] | None:
 def _parse(file: str) -> ast.Module | None:
     try:
         with open(file, "rb") as stream:
-            return ast.parse(stream.read())
+            return parse_python(stream.read())
     except (OSError, SyntaxError, ValueError):
         return None
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import math
 from typing import Any
 
 from assay.core.errors import InvalidOption
+from assay.core.python_syntax import evaluate_literal
 from assay.core.records.tools import TOOL_CALL_MODES
 from assay.core.secrets import redact_assignments
 
@@ -46,7 +46,7 @@ def parse_value(text: str) -> Any:
     if text.lower() in ("none", "null"):
         return None
     try:
-        return ast.literal_eval(text)
+        return evaluate_literal(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return text
 

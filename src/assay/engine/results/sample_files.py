@@ -7,7 +7,6 @@ of the document and the text of its first request: enough for tasks that ask onc
 
 from __future__ import annotations
 
-import ast
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.errors import DatasetError
+from assay.core.python_syntax import evaluate_literal
 from assay.core.records.requests import Generate, Likelihood, Request
 from assay.core.records.responses import LogProbability
 from assay.store.journal.rows import encode_prompt
@@ -209,7 +209,7 @@ def parse_response(kind: str, answer: Any) -> Value:
     if kind == "rolling":
         return LogProbability(float(answer[0] if isinstance(answer, list) else answer))
     if isinstance(answer, str):  # a pair written as a string
-        answer = ast.literal_eval(answer)
+        answer = evaluate_literal(answer)
     total, greedy = answer
     return LogProbability(float(total), greedy if isinstance(greedy, bool) else str(greedy) == "True")
 

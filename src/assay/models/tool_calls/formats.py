@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from assay.core.python_syntax import parse_python
 from assay.core.records.tools import ToolCall
 
 __all__ = [
@@ -173,7 +174,7 @@ def _parse_deepseek(text: str) -> list[ToolCall] | None:
 def _parse_python(text: str) -> list[ToolCall] | None:
     """Parse `[area(base=10)]` with literal values."""
     try:
-        body = ast.parse(text, mode="eval").body
+        body = parse_python(text, "eval").body
         nodes = body.elts if isinstance(body, (ast.List, ast.Tuple)) else [body]
         calls = []
         for node in nodes:

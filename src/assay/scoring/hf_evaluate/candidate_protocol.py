@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
+from assay.core.python_syntax import parse_python
+
 __all__ = ["CandidateProtocol", "choose_protocol"]
 
 Mode = Literal["function_level", "class_level", "in_process"]
@@ -66,7 +68,7 @@ def choose_protocol(tests: str) -> CandidateProtocol:
     'in_process'
     """
     try:
-        tree = ast.parse(tests)
+        tree = parse_python(tests)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return CandidateProtocol(mode="in_process", separate=False)
     nodes = list(ast.walk(tree))

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from assay.core.python_syntax import parse_python
 from assay.scoring.tool_calls.matching import Call
 
 __all__ = ["CallSyntaxError", "parse_python_calls"]
@@ -38,7 +39,7 @@ def parse_python_calls(text: str) -> list[Call]:
         CallSyntaxError: The text is something else.
     """
     try:
-        body = ast.parse(text, mode="eval").body
+        body = parse_python(text, "eval").body
         elements = [body] if isinstance(body, ast.Call) else _list_elements(body)
         return [_read_call(element) for element in elements]
     except (SyntaxError, ValueError, TypeError, ArithmeticError, RecursionError, MemoryError) as error:

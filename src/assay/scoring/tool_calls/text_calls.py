@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from assay.core.python_syntax import parse_python
 from assay.core.records.tools import CALL_SYNTAXES, Tool, ToolCall, Tools
 from assay.scoring.tool_calls.python_calls import CallSyntaxError, parse_python_calls
 
@@ -131,7 +132,7 @@ def _parse_python(text: str, known: Mapping[str, Tool]) -> list[ToolCall] | None
 def _name_arguments(text: str, known: Mapping[str, Tool]) -> str:
     """Return the calls with names for positional arguments, from the order of the parameters."""
     try:
-        body = ast.parse(text.strip(), mode="eval").body
+        body = parse_python(text.strip(), "eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return text
     calls = body.elts if isinstance(body, (ast.List, ast.Tuple)) else [body]

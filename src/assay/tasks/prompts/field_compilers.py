@@ -6,12 +6,12 @@ string that names a column of the evaluated split is the value of that column.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from assay.core.errors import TaskError
+from assay.core.python_syntax import evaluate_literal
 from assay.core.records.specs import FieldSpec
 from assay.tasks.data.media_columns import MediaRow
 from assay.tasks.prompts.templates import compile_template
@@ -84,7 +84,7 @@ def compile_target(
                 return int(text)
             if len(text) >= 2 and text[0] == "[" and text[-1] == "]":
                 try:
-                    return ast.literal_eval(text)
+                    return evaluate_literal(text)
                 except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
                     return text
             return text
@@ -163,7 +163,7 @@ def _compile_literal(template: str, where: str) -> FieldFunction:
     def literal(fields: Fields) -> Any:
         text = render(fields)
         try:
-            return ast.literal_eval(text)
+            return evaluate_literal(text)
         except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
             raise TaskError(
                 f"the template must render a list, not `{text[:60]}`",

@@ -29,7 +29,7 @@ class Visit:
     def __init__(self, browser: Any, viewer: Viewer, **details: Any) -> None:
         self.viewer = viewer
         self.context = browser.new_context(**{"viewport": {"width": 1360, "height": 900}, **details})
-        self.context.set_default_timeout(30_000)
+        self.context.set_default_timeout(90_000)
         self.requests: list[str] = []
         self.errors: list[str] = []
         self.context.on("request", lambda request: self.requests.append(request.url))

@@ -87,7 +87,7 @@ def test_a_response_is_copied(reading: Visit, reading_run: Run) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == MARKDOWN
 
 
-def test_a_long_answer_is_rendered_quickly(reading: Visit, reading_run: Run) -> None:
+def test_a_long_answer_is_rendered_with_its_formulas(reading: Visit, reading_run: Run) -> None:
     page = open_document(reading, reading_run, "worked", 3)
     page.wait_for_selector(".r-assistant .markdown p:nth-child(200)", state="attached")
     assert page.locator(".r-assistant .markdown .formula").count() > 300

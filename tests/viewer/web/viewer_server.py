@@ -51,7 +51,7 @@ class Viewer:
         self, path: str, *, method: str = "GET", body: str | None = None, cookie: bool = True, **headers: Any
     ) -> Answer:
         """Request a path."""
-        connection = http.client.HTTPConnection(HOST, self.port, timeout=30)
+        connection = http.client.HTTPConnection(HOST, self.port, timeout=90)
         sent = {name.replace("_", "-"): str(value) for name, value in headers.items()}
         if cookie:
             sent["cookie"] = f"{build_cookie_name(self.port)}={TOKEN}"

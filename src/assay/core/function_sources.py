@@ -30,7 +30,7 @@ _MAX_LITERAL_LENGTH = 100_000
 _HEADER = '"""Functions of a task that was defined in Python."""\n\nfrom __future__ import annotations\n'
 
 
-class Unsaved(Exception):
+class SourceUnavailable(Exception):
     """The reason why a value cannot be saved as source."""
 
 
@@ -60,12 +60,12 @@ class SourceFile:
                 self._define(name, function, f"{name} = {owner}.{function.__name__}")
                 return
             if not isinstance(function, (FunctionType, type)) and _find_installed(function) is None:
-                raise Unsaved(f"it is a {type(function).__name__} object")
+                raise SourceUnavailable(f"it is a {type(function).__name__} object")
             own = getattr(function, "__name__", "")
             self._add_value(own if own.isidentifier() and own != "<lambda>" else name, function)
             if own != name and own.isidentifier():
                 self._define(name, function, f"{name} = {own}")
-        except Unsaved as reason:
+        except SourceUnavailable as reason:
             self._imports, self._definitions, self._values = snapshot
             self.unsaved[name] = str(reason)
             self._comments[name] = read_function_source(function)
@@ -85,7 +85,7 @@ class SourceFile:
         """Add a value under the name that a function uses for it."""
         if name in self._values:
             if self._values[name] is not value and not _is_equal(self._values[name], value):
-                raise Unsaved(f"two functions use different values of `{name}`")
+                raise SourceUnavailable(f"two functions use different values of `{name}`")
             return
         self._values[name] = value
         if isinstance(value, ModuleType):
@@ -105,7 +105,7 @@ class SourceFile:
         elif (text := _format_literal(value)) is not None:
             self._definitions[name] = f"{name} = {text}"
         else:
-            raise Unsaved(f"it uses `{name}`, a {type(value).__name__} object")
+            raise SourceUnavailable(f"it uses `{name}`, a {type(value).__name__} object")
 
     def _add_function(self, name: str, function: FunctionType) -> None:
         source, node = _find_definition(function)
@@ -120,7 +120,7 @@ class SourceFile:
             source = textwrap.dedent(inspect.getsource(value))
             node = parse_python(source).body[0]
         except (OSError, TypeError, SyntaxError, IndexError):
-            raise Unsaved(f"the source of the class `{name}` is not available") from None
+            raise SourceUnavailable(f"the source of the class `{name}` is not available") from None
         for base in value.__bases__:
             if base is not object:
                 self._add_value(base.__name__, base)
@@ -134,7 +134,7 @@ class SourceFile:
 
     def _define(self, name: str, value: Any, text: str) -> None:
         if name in self._values:
-            raise Unsaved(f"two functions are called `{name}`")
+            raise SourceUnavailable(f"two functions are called `{name}`")
         self._values[name] = value
         self._definitions[name] = text
 
@@ -160,7 +160,7 @@ def read_function_source(function: Callable[..., Any]) -> str:
     if isinstance(plain, FunctionType):
         try:
             return _find_definition(plain)[0]
-        except Unsaved:
+        except SourceUnavailable:
             return _describe_code(plain.__code__)
     plain = getattr(plain, "func", plain)  # functools.partial
     kind = type(plain)
@@ -197,7 +197,7 @@ def _find_definition(function: FunctionType) -> tuple[str, ast.AST]:
     try:
         tree = parse_python("".join(lines))
     except (SyntaxError, ValueError):
-        raise Unsaved("its source is not available") from None
+        raise SourceUnavailable("its source is not available") from None
     if code.co_name == "<lambda>":
         found: list[Any] = [
             node
@@ -215,7 +215,7 @@ def _find_definition(function: FunctionType) -> tuple[str, ast.AST]:
             and code.co_firstlineno in (node.lineno, *(one.lineno for one in node.decorator_list))
         ]
     if not found:
-        raise Unsaved("its source is not available")
+        raise SourceUnavailable("its source is not available")
     node = found[0]
     if isinstance(node, ast.Lambda):
         segment = ast.get_source_segment("".join(lines), node) or ""
@@ -270,7 +270,7 @@ def _iterate_header_names(node: ast.AST) -> Iterator[str]:
 def _format_module_import(name: str, module: ModuleType) -> str:
     path = module.__name__
     if path == "__main__" or importlib.util.find_spec(path.partition(".")[0]) is None:
-        raise Unsaved(f"it uses the module `{name}`, which cannot be imported")
+        raise SourceUnavailable(f"it uses the module `{name}`, which cannot be imported")
     return f"import {path}" if path == name else f"import {path} as {name}"
 
 

@@ -77,7 +77,7 @@ def reading_viewer(reading_run: Run, group_run: Run) -> Iterator[Viewer]:
         yield served
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     from tests.viewer.web.browser_visit import FLAGS, find_chromium
 

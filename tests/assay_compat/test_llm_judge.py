@@ -329,8 +329,8 @@ def test_failed_judge_leaves_the_document_unscored(task: Path, monkeypatch: pyte
 
 
 def test_missing_judge_is_reported_in_plan_and_run(task: Path) -> None:
-    (note,) = assay.plan(model=make_model(), tasks=[str(task)]).notes
-    assert "set --judge or OPENAI_API_KEY" in note
+    notes = assay.plan(model=make_model(), tasks=[str(task)]).notes
+    assert sum("set --judge or OPENAI_API_KEY" in note for note in notes) == 1
     done = run(task)
     ((word, why),) = outcomes(done)
     assert word == "judge-failed" and "none is configured" in why

@@ -14,8 +14,8 @@ from typing import Any
 PROJECT = Path(__file__).parents[2]
 FOLDER = PROJECT / "benchmarks"
 PARTS = {
-    "coverage", "decision_errors", "instant", "latency_server", "machine", "measurements", "peers", "plots", "remote_peers", "remote_pictures",
-    "rendering", "run", "user_code_host",
+    "coverage", "decision_errors", "instant", "latency_server", "machine", "measurements", "peers", "plots", "reference_intervals", "remote_peers",
+    "remote_pictures", "rendering", "run", "user_code_host",
 }  # fmt: skip
 """Modules that `make bench` does not run as benchmarks."""
 

@@ -1,6 +1,6 @@
 """Execute a notebook in IPython as Jupyter does: cell by cell, while an event loop is running.
 
-python -m tests.docs.notebooks NOTEBOOK        prints the results of its code cells as JSON
+python notebooks.py NOTEBOOK        prints the results of its code cells as JSON
 """
 
 from __future__ import annotations

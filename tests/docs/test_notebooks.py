@@ -21,7 +21,7 @@ def test_the_tutorial_runs_and_its_run_is_verified_elsewhere(workspace: Path) ->
         pytest.importorskip(package)
     notebook = EXAMPLES / "tutorial.ipynb"
     done = subprocess.run(
-        [sys.executable, "-m", "tests.docs.notebooks", str(notebook)],
+        [sys.executable, str(Path(__file__).with_name("notebooks.py")), str(notebook)],
         capture_output=True,
         text=True,
         check=False,

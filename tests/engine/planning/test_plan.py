@@ -283,7 +283,7 @@ def name(workspace: Path, model: ScriptedModel | None = None, **options: Any) ->
 def test_the_run_id_names_model_and_task(workspace: Path) -> None:
     path = write_task(workspace / "Llama-3.1", "my_sums")
     plan = plan_run(make_model(name="org/Llama-3.1"), tasks=[str(path), "quickstart_facts"])
-    assert plan.run_id.startswith("Llama-3.1-my-sums-1-")
+    assert plan.run_id.startswith("Llama-3.1-my-sums-and-1-more-")
 
 
 SAME = {
@@ -357,7 +357,7 @@ def test_every_option_that_shapes_results_is_in_one_of_these_tables() -> None:
     from assay.core.options.run_spec import list_options
 
     told = {*OTHER, "mc_as_generation", "model", "model_args", "tasks", "fewshot_as_multiturn", "metadata"}
-    told |= {"reasoning_effort", "thinking_budget", "include_reasoning"}
+    told |= {"reasoning_effort", "thinking_budget", "include_reasoning", "tool_calls"}
     switches = {"trust_remote_code", "confirm_run_unsafe_code"}
     assert {option for option, _, details in list_options() if details.affects_results} == told | switches
 

@@ -93,4 +93,4 @@ def test_every_command_refuses_such_a_file(
     if command[0] != "ls":
         assert code != 0
         assert "aliases expand to more than" in out + err
-    assert len(out + err) < 20_000
+    assert len(out + err) < 60_000  # a list of all built-in tasks, or an error

@@ -15,6 +15,7 @@ from assay.core.ports import Ability, Model, Traits
 from assay.core.records.messages import Audio, Image, Message, Part, Prompt, Text, Video
 from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
 from assay.core.records.specs import TaskSpec
+from assay.core.records.tools import Tool, Tools
 from assay.engine.planning.setup.capabilities import check_abilities, list_required_abilities
 from assay.models import BUILTIN_MODELS, find_models_with
 from assay.testing import ScriptedModel
@@ -51,6 +52,13 @@ ASKED: dict[str, Request] = {
     "image": request("generate", part(Image)),
     "audio": request("generate", part(Audio)),
     "video": request("generate", part(Video)),
+    "tools": Generate(
+        task="t",
+        document=0,
+        prompt=Prompt((Message("user", (Text("?"),)),)),
+        settings=Settings({}),
+        tools=Tools(tools=(Tool(name="area"),)),
+    ),
 }
 
 

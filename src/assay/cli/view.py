@@ -10,7 +10,7 @@ _HELP = """Browse runs in a web browser: scores, documents, comparisons, and liv
 
 WHAT is a folder with runs, or runs: a run id, the start of one, a path, `latest`. [default: the runs in ./assay-runs and
 the current folder] The server listens on localhost only, requires the token in its URL, and runs until Ctrl-C. It changes
-nothing except the tags you set, and makes no network requests.
+nothing except tags, labels and saved views, and makes no network requests.
 
 \b
 Examples:

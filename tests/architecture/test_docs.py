@@ -129,6 +129,12 @@ def test_changelog_matches_the_version() -> None:
     check_changelog((PROJECT / "CHANGELOG.md").read_text("utf-8"), version)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=format_path)
+def test_a_wheel_that_is_named_has_the_current_version(page: Path) -> None:
+    version = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    assert set(re.findall(r"assay_harness-([\d.]+)-py3", page.read_text("utf-8"))) <= {version}
+
+
 @pytest.mark.parametrize(
     ("changelog", "message"),
     [

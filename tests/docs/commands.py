@@ -151,7 +151,7 @@ def _builtin_names() -> frozenset[str]:
 
 def _check_extras(arguments: list[str]) -> None:
     for argument in arguments:
-        for extras in re.findall(r"^(?:assay-harness|\.)\[(.+)\]$", argument):
+        for extras in re.findall(r"^(?:assay-harness|\.|\./assay|\S+\.whl)\[(.+?)\](?: @ .+)?$", argument):
             unknown = set(extras.split(",")) - EXTRAS.keys()
             if unknown:
                 raise InvalidCommand(f"no extra is called {', '.join(sorted(unknown))}")

@@ -72,6 +72,7 @@ def test_every_name_in_prose_exists(page: Path) -> None:
         pytest.param("assay run --sink wandd", "wandd", id="unknown sink"),
         pytest.param("assay run --judge opnai", "opnai", id="unknown judge model"),
         pytest.param("pip install 'assay-harness[hff]'", "hff", id="unknown extra"),
+        pytest.param("pip install './assay[hff]'", "hff", id="unknown extra of a folder"),
     ],
 )
 def test_an_invalid_command_is_detected(command: str, message: str) -> None:

@@ -90,3 +90,18 @@ def test_a_valid_schema_has_no_problem() -> None:
 def test_endless_references_end() -> None:
     assert "too deeply" in describe_invalid_value(1, {"$ref": "#"})
     assert "does not exist" in describe_invalid_value(1, {"$ref": "#/$defs/nothing"})
+
+
+@pytest.mark.parametrize(("value", "step"), [(float("nan"), 3), (10**400 + 1, 3), (10**400, 0.5)])
+def test_a_number_that_cannot_be_divided_is_no_multiple(value: float, step: float) -> None:
+    assert "is not a multiple of" in describe_invalid_value(value, {"multipleOf": step})
+
+
+def test_references_that_branch_end() -> None:
+    schema = {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}
+    assert describe_invalid_value(1, schema)
+
+
+def test_a_pattern_that_only_a_reference_reaches_is_a_problem() -> None:
+    schema = {"$ref": "#/other", "other": {"pattern": "("}}
+    assert "cannot be applied" in describe_invalid_value("a", schema)

@@ -253,3 +253,23 @@ def test_a_model_without_tools_cannot_call_natively(tmp_path: Path) -> None:
 def test_the_oracle_gets_the_best_scores(tmp_path: Path) -> None:
     done = assay.run(model="oracle", tasks=[write_task(tmp_path)])
     assert set(scores(done).values()) == {1.0}
+
+
+def test_an_answer_that_breaks_the_parser_fails_only_itself(tmp_path: Path) -> None:
+    """A loop of the model is an outcome of its document, and never disappears."""
+    rows = [{"question": f"Area {n}?", "calls": []} for n in range(6)]
+    task = assay.Task(
+        name="areas",
+        documents=rows,
+        prompt="{{question}}",
+        target="calls",
+        metric="tool_call_match",
+        tools=[{"name": "area", "parameters": {"type": "object"}}],
+    )
+
+    def answer(prompt: str) -> str:
+        return "+".join(["1"] * 5000) if "Area 3?" in prompt else "No function applies."
+
+    run = assay.run(model=answer, tasks=[task], no_cache=True, output_path=str(tmp_path / "out"))
+    assert "open" not in run.outcomes("areas") and sum(run.outcomes("areas").values()) == 6
+    assert run.outcomes("areas")["scored"] >= 5

@@ -29,6 +29,8 @@ _SCHEMA_MAPPINGS = ("properties", "$defs", "definitions", "patternProperties")
 _COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
 _NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _MAX_DEPTH = 64
+_MAX_STEPS = 100_000
+"""Parts of a schema that are compared with one value."""
 
 
 def describe_invalid_schema(schema: Any, path: str = "") -> str:
@@ -103,7 +105,10 @@ def describe_invalid_value(value: Any, schema: Any) -> str:
     >>> describe_invalid_value({"base": "10"}, {"type": "object", "properties": {"base": {"type": "number"}}})
     "base: '10' is not of type number"
     """
-    return _Validator(schema).check(value, schema, "", 0)
+    try:
+        return _Validator(schema).check(value, schema, "", 0)
+    except (re.error, RecursionError) as error:  # a pattern that only a reference reaches
+        return f"the schema cannot be applied: {error}"
 
 
 def describe_invalid_answer(text: str, schema: Any) -> str:
@@ -125,12 +130,16 @@ class _Validator:
 
     def __init__(self, root: Any) -> None:
         self._root = root
+        self._steps = 0
 
     def check(self, value: Any, schema: Any, path: str, depth: int) -> str:
         """Return the first problem; empty if there is none."""
         if schema is True or schema == {}:
             return ""
         place = f"{path}: " if path else ""
+        self._steps += 1
+        if self._steps > _MAX_STEPS:  # references that branch
+            return f"{place}the schema is too complex"
         if schema is False or not isinstance(schema, Mapping):
             return f"{place}no value is allowed here"
         if depth > _MAX_DEPTH:
@@ -248,9 +257,19 @@ def _describe_invalid_number(value: float, schema: Mapping[str, Any]) -> str:
     if value > schema.get("maximum", math.inf) or value >= schema.get("exclusiveMaximum", math.inf):
         return f"{value!r} is too large"
     step = schema.get("multipleOf")
-    if step and not math.isclose(value / step, round(value / step), abs_tol=1e-9):
-        return f"{value!r} is not a multiple of {step}"
+    if step and not _is_multiple(value, step):
+        return f"{value!r:.60} is not a multiple of {step}"
     return ""
+
+
+def _is_multiple(value: float, step: float) -> bool:
+    if isinstance(value, int) and isinstance(step, int):
+        return value % step == 0
+    try:
+        quotient = value / step
+        return math.isclose(quotient, round(quotient), abs_tol=1e-9)
+    except (OverflowError, ValueError):  # too large, infinite, or not a number
+        return False
 
 
 def _has_type(value: Any, name: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from typing import Any
 
 from assay.core.fingerprints import canonical_json, digest_json, digest_text
@@ -15,9 +16,10 @@ __all__ = ["digest_data", "digest_spec"]
 
 def digest_spec(spec: TaskSpec) -> str:
     """Return the digest of the merged YAML and of every helper file it refers to."""
-    return digest_json(
-        {key: value for key, value in spec.config.items() if key not in ("tag", "group", "task_alias")}
-    )
+    config = {key: value for key, value in spec.config.items() if key not in ("tag", "group", "task_alias")}
+    if isinstance(spec.tools, str) and (file := Path(spec.path).parent / spec.tools).is_file():
+        config["tools"] = [spec.tools, hashlib.blake2b(file.read_bytes(), digest_size=16).hexdigest()]
+    return digest_json(config)
 
 
 def digest_data(task: Task) -> str:

@@ -78,7 +78,8 @@ class TaskDocuments:
         self.rendering = rendering or RenderingOptions()
         self.spec = replace(spec, metadata={**spec.metadata, **self.rendering.metadata})
         self._splits_override = splits
-        if spec.tools is not None:
+        self._has_tools = spec.tools is not None
+        if self._has_tools:
             self._apply_tool_mode()
 
     def _apply_tool_mode(self) -> None:
@@ -99,6 +100,9 @@ class TaskDocuments:
 
     @cached_property
     def _tools_function(self) -> ToolsFunction | None:
+        source = self.spec.tools
+        if isinstance(source, str) and source not in self.columns and self._allowed_folders is not None:
+            self._allowed_folders.check_data(source, where=self.spec.place("tools"))
         return compile_tools(self.spec, self.columns)
 
     def find_tools(self, fields: Fields) -> Tools | None:
@@ -335,7 +339,7 @@ class TaskDocuments:
         fields = copy_fields(self.rows[0])
         question, target, choices = self.question(fields), self.target(fields), self.choices(fields)
         inputs = len(choices) if choices is not None and isinstance(question, int) else 0
-        return inputs, isinstance(target, list) and self.spec.tools is None  # a list of calls is one target
+        return inputs, isinstance(target, list) and not self._has_tools  # a list of calls is one target
 
 
 def _is_media(feature: Any) -> bool:

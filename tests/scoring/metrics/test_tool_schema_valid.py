@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from assay.core.errors import TaskError
 from assay.core.records.tools import Tool, ToolAnswer, ToolCall, Tools
 from assay.scoring.metrics.tool_schema_valid import tool_schema_valid
 
@@ -33,6 +34,7 @@ def test_calls_must_match_the_tools_of_the_request(
     assert tool_schema_valid(references=[""], predictions=[answer]) == expected
 
 
-def test_text_without_tools_is_valid_if_it_parses() -> None:
-    assert tool_schema_valid(references=[""], predictions=["[area(base=1)]"]) == 1.0
+def test_text_without_tools_cannot_be_checked() -> None:
+    with pytest.raises(TaskError, match="needs the tools"):
+        tool_schema_valid(references=[""], predictions=["[area(base=1)]"])
     assert tool_schema_valid(references=[""], predictions=['[{"name": "area", "arguments": ']) == 0.0

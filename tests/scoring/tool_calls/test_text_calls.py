@@ -68,3 +68,22 @@ def test_an_attempt_that_cannot_be_parsed_is_a_call_without_a_name(name: str) ->
 def test_a_large_text_is_parsed_quickly() -> None:
     text = "[" * 2000 + json.dumps({"a": "b" * 100_000}) + "(" * 2000
     assert parse_text_calls(text, Tools(tools=TOOLS, syntax="xml")) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "+".join(["1"] * 3000),
+        "a" + ".b" * 3000,
+        "-" * 3000 + "1",
+        "weather(city={(1, 2): 3})",
+        "weather(days=0x" + "f" * 5000 + ")",
+        '{"name": "weather"} ' * 3000,
+        "<tool_call>\n" * 3000,
+        '<invoke name="weather">' * 3000,
+    ],
+    ids=lambda text: text[:20],
+)
+def test_an_endless_answer_is_parsed_or_refused(text: str) -> None:
+    calls = parse_text_calls(text, Tools(tools=TOOLS, syntax="json"))
+    assert all(call.problem or call.name for call in calls)

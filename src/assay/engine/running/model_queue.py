@@ -217,10 +217,12 @@ async def _worker(
         unanswered = {request.id: request for request in window}
         try:
             async for outcome in model.answer(window):
-                request = unanswered.pop(outcome.request_id, None)
+                request = unanswered.get(outcome.request_id)
                 if request is not None:
+                    validated = _validate_outcome(request, outcome)
+                    del unanswered[outcome.request_id]  # after the validation, whose errors are failures
                     streak.count = 0
-                    receive(_validate_outcome(request, outcome))
+                    receive(validated)
                     if time.monotonic() - last_pause > MAX_BLOCKED_S:
                         await asyncio.sleep(0)  # a model may answer a whole window without awaiting anything
                         last_pause = time.monotonic()

@@ -216,7 +216,8 @@ HARMONY = CallFormat(
     "harmony",
     ("<|call|>",),
     re.compile(
-        r"(?:<\|start\|>assistant|<\|channel\|>|\A)((?:[^<]|<\|(?:channel|constrain)\|>)*?to=functions\."
+        r"(?:<\|start\|>assistant|<\|channel\|>|\A)(?=(?:[^<]|<\|(?:channel|constrain)\|>)*+<\|message\|>)"
+        r"((?:[^<]|<\|(?:channel|constrain)\|>)*?to=functions\."
         r"(?:[^<]|<\|(?:channel|constrain)\|>)*<\|message\|>.*?)(?:<\|call\|>|<\|end\|>|\Z)",
         re.DOTALL,
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from assay.core.errors import TaskError
 from assay.core.json_schema import describe_invalid_value
 from assay.core.records.tools import ToolAnswer
 from assay.scoring.metrics import metric
@@ -19,8 +20,8 @@ def tool_schema_valid(*, references: Sequence[Any], predictions: Sequence[Any]) 
 
     An answer without calls is valid unless `tool_choice` requires a call. Does not read the target: see `tool_call_match`.
 
-    >>> tool_schema_valid(references=[""], predictions=["No function applies."])
-    1.0
+    Raises:
+        TaskError: The answer is plain text, without the tools of the request.
     """
     answer = predictions[0]
     calls = read_answer_calls(answer)
@@ -28,7 +29,10 @@ def tool_schema_valid(*, references: Sequence[Any], predictions: Sequence[Any]) 
     if calls is None:
         return 0.0
     if tools is None:
-        return 1.0
+        raise TaskError(
+            "`tool_schema_valid` needs the tools of the request",
+            hint="a task without `tools`, or with `doc_to_tool_prompt`, gets plain text: remove the metric",
+        )
     if not calls:
         return float(tools.choice in ("auto", "none"))
     schemas = {tool.name: tool.parameters for tool in tools.tools}

@@ -20,8 +20,10 @@ from assay.scoring.tool_calls.python_calls import CallSyntaxError, parse_python_
 __all__ = ["parse_text_calls"]
 
 _FENCE = re.compile(r"```[\w+-]*[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
-_TAGGED = re.compile(r"<tool_calls?>\s*(.*?)\s*</tool_calls?>", re.DOTALL)
-_INVOKE = re.compile(r"<invoke\s+name=[\"']([^\"'<>]+)[\"']\s*(?:/>|>(.*?)</invoke>)", re.DOTALL)
+_TAGGED = re.compile(r"<tool_calls?>((?:(?!<tool_calls?>).)*?)</tool_calls?>", re.DOTALL)
+_INVOKE = re.compile(
+    r"<invoke\s+name=[\"']([^\"'<>]+)[\"']\s*(?:/>|>((?:(?!<invoke\s).)*?)</invoke>)", re.DOTALL
+)
 _PARAMETER = re.compile(r"<parameter\s+name=[\"']([^\"'<>]+)[\"']\s*>(.*?)</parameter>", re.DOTALL)
 _CALL_MARKS = re.compile(
     r"<invoke\b|<function_calls?\b|<tool_call|<parameter\b|\"arguments\"\s*:|\"tool_calls\"\s*:"
@@ -45,7 +47,15 @@ def parse_text_calls(text: str, tools: Tools) -> tuple[ToolCall, ...]:
     order = [tools.syntax, *(syntax for syntax in CALL_SYNTAXES if syntax != tools.syntax)]
     for syntax in order:
         for candidate in _list_candidates(text):
-            calls = _PARSERS[syntax](candidate, known) if candidate else None
+            try:
+                calls = _PARSERS[syntax](candidate, known) if candidate else None
+            except (
+                ValueError,
+                TypeError,
+                RecursionError,
+                MemoryError,
+            ):  # too deep, or values that JSON cannot hold
+                calls = None
             if calls is not None:
                 return tuple(calls)
     return (ToolCall("", text),) if _attempts_call(text, known) else ()
@@ -56,7 +66,7 @@ def _list_candidates(text: str) -> Iterator[str]:
     yield text.strip().strip("`").strip()
     for block in _FENCE.findall(text):
         yield block.strip()
-    if tagged := _TAGGED.findall(text):
+    if tagged := [block.strip() for block in _TAGGED.findall(text)]:
         yield "[" + ",".join(tagged) + "]" if len(tagged) > 1 else tagged[0]
 
 

@@ -353,11 +353,17 @@ def build_response(
     served: str = "",
 ) -> Response:
     """Return the response to a request: text cut at the stop strings, reasoning separated."""
-    calls = choice.tool_calls
+    calls, finish = choice.tool_calls, choice.finish
+    found = split_choice(choice, options, is_chat=request.prompt.chat)
     if request.native_tools is not None and not calls:  # a server that does not parse the calls of its model
-        extracted = extract_known_calls(choice.text)
-        choice, calls = replace(choice, text=extracted.text), extracted.calls
-    found, finish = split_choice(choice, options, is_chat=request.prompt.chat), choice.finish
+        if "<|call|>" in choice.text:  # harmony writes calls in its channels
+            extracted = extract_known_calls(choice.text)
+            shown = replace(choice, text=extracted.text, tool_calls=extracted.calls)
+            found = split_choice(shown, options, is_chat=request.prompt.chat)
+        else:  # a call that the reasoning mentions is not a call
+            extracted = extract_known_calls(found.answer)
+            found = replace(found, answer=extracted.text)
+        calls = extracted.calls
     if stops is None:
         stops = collect_stop_strings(request.settings, options)
     cut = cut_at_stops(found.answer, stops) if stops else found.answer

@@ -157,7 +157,7 @@ def test_data_outside_needs_an_option(shared_task: Path, how: str) -> None:
             assert finished.complete
 
 
-@pytest.mark.parametrize("how", ["path", "url", "mapping", "link"])
+@pytest.mark.parametrize("how", ["path", "url", "mapping", "link", "text as bytes", "key of the kind"])
 @pytest.mark.parametrize("key", ["doc_to_image", "doc_to_visual"])
 def test_media_outside_need_an_option(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, how: str
@@ -172,6 +172,8 @@ def test_media_outside_need_an_option(
         "url": private.as_uri(),
         "mapping": {"path": str(private)},
         "link": str(link),
+        "text as bytes": {"bytes": str(private)},
+        "key of the kind": {"image" if key == "doc_to_image" else "url": str(private)},
     }
     rows = [{"question": "Which colour?", "picture": named[how], "answer": "blue"}]
     task = write_task(tmp_path / "shared", "seen", rows, **{key: "picture"})

@@ -44,8 +44,11 @@ class AllowedFolders:
 
     def check_media(self, value: Any, *, where: str) -> None:
         """Raise an error if a value of a column names a file that is outside. The cache of downloaded datasets is allowed."""
-        while isinstance(value, Mapping) and value.get("bytes") is None:
-            value = next((value[key] for key in ("url", "path") if value.get(key) is not None), None)
+        if isinstance(value, Mapping):
+            if not isinstance(value.get("bytes"), (bytes, bytearray)):
+                for key in _MEDIA_KEYS:
+                    self.check_media(value.get(key), where=where)
+            return
         if not isinstance(value, (str, Path)):
             return
         name = str(value)
@@ -68,6 +71,9 @@ def _is_downloaded(path: Path) -> bool:
     found = Path(os.path.realpath(path))
     return any(found.is_relative_to(cache) and found.parent != cache for cache in caches)
 
+
+_MEDIA_KEYS = ("bytes", "url", "path", "image", "audio", "video")
+"""Keys of a mapping that may contain the place of a medium."""
 
 _CACHES = ("HF_DATASETS_CACHE", "HF_HUB_CACHE")
 

@@ -10,7 +10,7 @@ import inspect
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -341,6 +341,10 @@ def _save_tasks(tasks: Any, spec: RunSpec, folder: Path | None) -> Any:
     """Return the names of tasks. Tasks that are objects or dictionaries are saved and become the path of their file."""
     if isinstance(tasks, str):
         return tasks
+    if not isinstance(tasks, (PythonTask, Mapping, Iterable)):
+        raise InvalidOption(
+            f"`tasks` must be names or tasks, not {tasks!r:.60}", where="tasks", hint='for example ["gsm8k"]'
+        )
     listed = [tasks] if isinstance(tasks, (PythonTask, Mapping)) else list(tasks)
     if all(isinstance(one, str) for one in listed):
         return listed

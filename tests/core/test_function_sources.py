@@ -113,3 +113,16 @@ def test_the_digest_follows_the_source_and_the_values() -> None:
     assert digest_function(make_suffix("!")) == digest_function(make_suffix("!"))
     assert digest_function(make_suffix("!")) != digest_function(make_suffix("?"))
     assert digest_function(render) != digest_function(ask)
+
+
+def test_lambdas_on_one_line_are_distinguished() -> None:
+    suffix = "!"
+    first, second = [lambda text: text + str(text), lambda text: str(text) + text]
+    third, fourth = [lambda text: text + suffix, lambda text: suffix + text]
+    files = []
+    for function in (first, second, third, fourth):
+        file = SourceFile()
+        file.add("answer", function)
+        files.append(file.render() if not file.unsaved else repr(file.unsaved))
+    assert files[0] != files[1]
+    assert files[2] != files[3] or "look alike" in files[2]

@@ -206,6 +206,8 @@ def _find_definition(function: FunctionType) -> tuple[str, ast.AST]:
         ]
         if len(found) > 1:
             found = [node for node in found if _is_same_code(node, code)]
+            if len({ast.dump(node) for node in found}) > 1:
+                raise SourceUnavailable("several lambdas on its line look alike")
     else:
         found = [
             node
@@ -233,6 +235,7 @@ def _is_same_code(node: ast.Lambda, code: CodeType) -> bool:
         and [one for one in inner.co_consts if not isinstance(one, CodeType)]
         == [one for one in code.co_consts if not isinstance(one, CodeType)]
         and (*inner.co_names, *inner.co_freevars) == (*code.co_names, *code.co_freevars)
+        and (bool(code.co_freevars) or inner.co_code == code.co_code)
     )
 
 

@@ -118,8 +118,11 @@ class FunctionModel:
                 kind = "media" if request.prompt.has_media else "log probabilities"
                 message = f"a model function supports no {kind}"
                 yield Failure(request_id=request.id, kind="bad request", message=message)
-        calls = [texts] if self._takes_list and texts else [[request] for request in texts]
-        for requests in calls:
+        groups: dict[str, list[Generate]] = {}  # the requests of one call have the same settings
+        for request in texts:
+            key = request.settings.digest if self._takes_list else request.id
+            groups.setdefault(key, []).append(request)
+        for requests in groups.values():
             for outcome in await self._call(requests):
                 yield outcome
 

@@ -126,3 +126,25 @@ def test_spans_for_highlighting() -> None:
     assert compile_pattern(r"\d+").find_spans("a 12 b 345") == [(2, 4), (7, 10)]
     assert compile_pattern("(?i)the").find_spans("The other") == [(0, 3), (5, 8)]
     assert compile_pattern("a*").find_spans("bbb") == []
+
+
+@pytest.mark.parametrize(
+    "pattern", ["((((){200}){200}){200}){200}x", "((((a{0}){200}){200}){200}){200}x", "(){999,}"]
+)
+def test_repetitions_of_nothing_are_refused(pattern: str) -> None:
+    with pytest.raises(PatternError, match="nothing to repeat"):
+        compile_pattern(pattern)
+
+
+def test_many_loops_at_the_end_are_accepted() -> None:
+    assert compile_pattern("b" + "a*" * 300).matches("xb")
+
+
+def test_the_limit_of_work_does_not_count_texts() -> None:
+    pattern = compile_pattern("a.*b")
+    assert not any(pattern.matches("a c d") for _ in range(700_000))
+
+
+def test_marking_a_slow_pattern_ends() -> None:
+    text = "many words without the mark that follows them " * 200
+    assert compile_pattern(r"[a-z ]+\?").find_spans(text) == []

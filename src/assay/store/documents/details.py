@@ -117,6 +117,8 @@ def read_document(
     journal: Journal, task: str, position: int, find: RowFinder | None = None
 ) -> DocumentRecord | None:
     """Return a document by task and index, or None if there is no such document."""
+    if position >= 2**62:  # SQLite has no larger integers
+        return None
     with journal.report_decode_errors():
         for first, fields, target, requests, outcome, why, answers, verdicts in journal.query(
             _SELECT_DOCUMENT, (position, position, task)

@@ -39,7 +39,7 @@ from assay.store.filters.syntax import (
     Value,
     parse_expression,
 )
-from assay.store.index.columns import MAX_METRICS, OUTCOMES, Columns
+from assay.store.index.columns import MAX_METRICS, OUTCOMES, Columns, is_perplexity
 from assay.store.index.document_index import DocumentIndex
 from assay.store.index.text_search import MAX_TEXT_BYTES, parse_search_words
 from assay.store.runs.labels import Label, group_labels, read_run_labels
@@ -299,8 +299,12 @@ class _Evaluator:
             return ended
         if info.source == "index" and info.kind == "flag":
             scores = columns.scores[0][rows]
-            has_full_score: Mask = scores == self._find_full_scores()[columns.task[rows]]
-            return has_full_score if info.key == "right" else ~np.isnan(scores) & ~has_full_score
+            full = self._find_full_scores()[columns.task[rows]]
+            has_full_score: Mask = scores == full
+            if info.key == "right":
+                return has_full_score
+            is_wrong: Mask = ~np.isnan(scores) & ~np.isnan(full) & ~has_full_score
+            return is_wrong
         if info.long:
             return self._stream(info, rows, bool)
         column = self.get_column(info, rows)
@@ -318,6 +322,9 @@ class _Evaluator:
         }
         full = []
         for number, task in enumerate(columns.tasks):
+            if columns.metrics.get(task) and is_perplexity(columns.metrics[task][0][1]):
+                full.append(math.nan)  # a perplexity is neither right nor wrong
+                continue
             scores = columns.scores[0][columns.task == number]
             scores = scores[~np.isnan(scores)]
             if columns.metrics.get(task) and (task, *columns.metrics[task][0]) in lower:

@@ -23,6 +23,9 @@ MAX_STATES = 1000
 _MAX_WORK = 2_000_000
 """Maximum number of automaton states visited to compute state sets: a second or two."""
 
+_MAX_SPAN_WORK = 20_000
+"""The same, to mark the matches in one short text."""
+
 _MAX_CACHED_ITEMS = 500_000
 _MAX_SIMPLE_PATHS = 200
 """A pattern without loops and with fewer ways through it than this can be searched by `re` in linear time."""
@@ -339,13 +342,15 @@ class _NfaState(NamedTuple):
 class _StateSet(dict[str, "_StateSet | None"]):
     """A state of the deterministic automaton: character -> next state, computed on first use; None after a match."""
 
-    __slots__ = ("before", "entries", "owner")
+    __slots__ = ("before", "ends", "entries", "owner")
 
     def __init__(self, owner: Pattern, entries: frozenset[int], before: int) -> None:
         super().__init__()
         self.owner = owner
         self.entries = entries
         self.before = before
+        self.ends: bool | None = None
+        """Whether the pattern matches at the end of a text in this state; None until it is computed."""
 
     def __missing__(self, char: str) -> _StateSet | None:
         return self.owner.compute_next(self, char)
@@ -402,26 +407,36 @@ class Pattern:
             if state is None:
                 return at
         assert state is not None
-        entries, before = state.entries, state.before
-        if has_final_newline:
-            open_states, accepted = self._close(entries, before, _FINAL_NEWLINE)
-            if accepted:
-                return len(text) - 1
+        if not has_final_newline:
+            if state.ends is None:
+                state.ends = self._close(state.entries, state.before, _END)[1]
+            return len(text) if state.ends else None
+        work = self._work  # limits the states of a pattern, not the number of texts
+        open_states, accepted = self._close(state.entries, state.before, _FINAL_NEWLINE)
+        if not accepted:
             entries = frozenset({self._start, *(target for value, target in open_states if value("\n"))})
-            before = _NEWLINE
-        return len(text) if self._close(entries, before, _END)[1] else None
+            found = self._close(entries, _NEWLINE, _END)[1]
+        self._work = work
+        if accepted:
+            return len(text) - 1
+        return len(text) if found else None
 
     def find_spans(self, text: str, limit: int = 20) -> list[tuple[int, int]]:
         """Return the places of matches that do not overlap, each as long as possible; for short texts."""
         spans: list[tuple[int, int]] = []
-        at = 0
-        while at < len(text) and len(spans) < limit:
-            end = self._match_at(text, at)
-            if end is not None and end > at:
-                spans.append((at, end))
-                at = end
-            else:
-                at += 1
+        at, self._work = 0, 0
+        try:
+            while at < len(text) and len(spans) < limit and self._work < _MAX_SPAN_WORK:
+                end = self._match_at(text, at)
+                if end is not None and end > at:
+                    spans.append((at, end))
+                    at = end
+                else:
+                    at += 1
+        except PatternTooSlow:  # the other matches stay unmarked
+            pass
+        finally:
+            self._work = 0
         return spans
 
     def _match_at(self, text: str, start: int) -> int | None:
@@ -529,7 +544,12 @@ class Pattern:
             for _ in range(high - low):
                 first = self._add("split", None, self._build(part, first), following)
         for _ in range(low):
+            size = len(self._states)
             first = self._build(part, first)
+            if (
+                len(self._states) == size
+            ):  # nested repetitions of nothing would never reach the limit of states
+                raise PatternError("nothing to repeat", 0, hint="remove the repetition of an empty group")
         return first
 
 
@@ -556,12 +576,14 @@ def _escape(char: str) -> str:
 def _strip_loops(node: _Node, end: int) -> _Node:
     """Replace a loop at an end of a pattern by its smallest number of repetitions."""
     match node:
-        case _Sequence(parts=parts) if parts:
-            inner = _strip_loops(parts[end], end)
-            rest = parts[1:] if end == 0 else parts[:-1]
-            if inner == _Sequence(()):
-                return _strip_loops(_Sequence(rest), end)
-            return _Sequence((inner, *rest) if end == 0 else (*rest, inner))
+        case _Sequence(parts=parts):
+            while parts:
+                inner = _strip_loops(parts[end], end)
+                rest = parts[1:] if end == 0 else parts[:-1]
+                if inner != _Sequence(()):
+                    return _Sequence((inner, *rest) if end == 0 else (*rest, inner))
+                parts = rest
+            return _Sequence(())
         case _Repeat(part=part, low=low, high=None):
             return _Sequence((part,) * low)
         case _:

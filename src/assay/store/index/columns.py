@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from assay.core.records.endings import ENDINGS
 
-__all__ = ["MAX_CATEGORY_VALUES", "MAX_METRICS", "OUTCOMES", "Category", "Columns"]
+__all__ = ["MAX_CATEGORY_VALUES", "MAX_METRICS", "OUTCOMES", "Category", "Columns", "is_perplexity"]
 
 OUTCOMES = (*ENDINGS, "open")
 """Outcomes of documents; `open` is unfinished."""
@@ -25,6 +25,11 @@ MAX_CATEGORY_VALUES = 120
 """A field with more values is not a category."""
 
 FORMAT = 5
+
+
+def is_perplexity(metric: str) -> bool:
+    """Return whether a metric has no best value, so that a document is neither right nor wrong."""
+    return "perplexity" in metric or "bits_per" in metric
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from typing import Any
 
 from assay.core.errors import InvalidOption, OutputError
 from assay.store.database.locks import file_lock
+from assay.store.journal.rows import replace_surrogates
 from assay.store.runs.run import SCORINGS_FOLDER
 
 __all__ = [
@@ -135,7 +136,8 @@ def append_label(
         InvalidOption: A value is invalid.
         OutputError: The file cannot be written.
     """
-    who = " ".join(who.split())
+    who = " ".join(replace_surrogates(who).split())
+    note = None if note is None else replace_surrogates(note)
     if not who or len(who) > _MAX_NAME_LENGTH:
         raise InvalidOption(f"the name of a labeller has 1 to {_MAX_NAME_LENGTH} characters")
     if verdict not in (None, "", *VERDICTS):

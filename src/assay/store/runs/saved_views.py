@@ -12,6 +12,7 @@ from pathlib import Path
 from assay.core.errors import InvalidOption, OutputError
 from assay.core.home import assay_home
 from assay.store.database.locks import file_lock
+from assay.store.journal.rows import replace_surrogates
 
 __all__ = ["read_saved_views", "remove_view", "save_view"]
 
@@ -40,7 +41,7 @@ def save_view(name: str, query: str) -> dict[str, str]:
         InvalidOption: The name or the query is invalid.
         OutputError: The file cannot be written.
     """
-    name = " ".join(name.split())
+    name, query = " ".join(replace_surrogates(name).split()), replace_surrogates(query)
     if not name or len(name) > _MAX_NAME_LENGTH:
         raise InvalidOption(f"the name of a view has 1 to {_MAX_NAME_LENGTH} characters")
     if len(query) > _MAX_QUERY_LENGTH:

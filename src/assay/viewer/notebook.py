@@ -73,7 +73,7 @@ class NotebookRun(StoredRun):
         if task is not None and task not in self.tasks:
             raise UnknownName(f"the run has no task `{task}`", hint=f"it has: {', '.join(self.tasks)}")
         chosen = None
-        if where.strip():
+        if (where or "").strip():
             try:
                 chosen = select_matching_documents(self, where, [task] if task else ())
             except FilterError as error:

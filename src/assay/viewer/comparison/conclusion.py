@@ -73,8 +73,8 @@ def _describe(row: ComparisonRow) -> str:
 
 
 def _format_margin(row: ComparisonRow) -> str:
-    """Return half the width of the interval: differences outside of it are unlikely."""
-    margin = (row.high - row.low) / 2
+    """Return the largest difference inside the interval: larger ones are unlikely."""
+    margin = max(abs(row.low), abs(row.high))
     return f" (±{_format_size(margin, row)})" if math.isfinite(margin) else ""
 
 

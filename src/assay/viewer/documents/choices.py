@@ -15,7 +15,7 @@ __all__ = ["build_choices"]
 def build_choices(requests: Sequence[RequestRecord], target: Any) -> list[dict[str, Any]]:
     """Return the choices with their log-probabilities and their share of the total probability.
 
-    `acc` takes the most likely choice, `acc_norm` the most likely one per byte.
+    `acc` takes the most likely choice, `acc_norm` the most likely one per character.
     """
     known: list[tuple[RequestRecord, LogProbability]] = [
         (one, one.response.value)
@@ -26,16 +26,16 @@ def build_choices(requests: Sequence[RequestRecord], target: Any) -> list[dict[s
     top = max(totals, default=0.0)
     weights = [math.exp(value.total - top) if math.isfinite(value.total) else 0.0 for _, value in known]
     whole = sum(weights) or 1.0
-    per_byte = [_compute_per_byte(one, value.total) for one, value in known]
+    per_character = [_compute_per_character(one, value.total) for one, value in known]
     best = max(range(len(known)), key=lambda index: weights[index], default=-1)
-    best_norm = max(range(len(known)), key=lambda index: per_byte[index], default=-1)
+    best_norm = max(range(len(known)), key=lambda index: per_character[index], default=-1)
     return [
         {
             "number": one.number,
             "prompt": one.prompt,
             "text": one.continuation,
             "total": value.total,
-            "per_byte": per_byte[index],
+            "per_character": per_character[index],
             "greedy": value.greedy,
             "share": 100 * weights[index] / whole,
             "best": index == best,
@@ -46,8 +46,8 @@ def build_choices(requests: Sequence[RequestRecord], target: Any) -> list[dict[s
     ]
 
 
-def _compute_per_byte(request: RequestRecord, total: float) -> float:
-    size = len(request.continuation.encode("utf-8", "replace")) or 1
+def _compute_per_character(request: RequestRecord, total: float) -> float:
+    size = len(request.continuation.removeprefix(" ")) or 1  # without the usual delimiter, as `acc_norm`
     return total / size if math.isfinite(total) else -math.inf
 
 

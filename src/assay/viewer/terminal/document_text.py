@@ -107,7 +107,7 @@ def _describe_choices(requests: Sequence[RequestRecord], target: Any) -> Iterato
     for choice in choices:
         marks = [
             *(["chosen"] if choice["best"] else []),
-            *(["chosen per byte"] if choice["best_norm"] and not choice["best"] else []),
+            *(["chosen per character"] if choice["best_norm"] and not choice["best"] else []),
             *(["target"] if choice["is_target"] else []),
         ]
         mark = f"  ← {', '.join(marks)}" if marks else ""

@@ -12,6 +12,7 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Respon
 from starlette.routing import Route
 
 from assay.core.errors import AssayError, UnknownName
+from assay.store.filters.syntax import FilterError
 from assay.store.runs.media_files import detect_content_type, find_media_file
 from assay.store.runs.tags import write_tags
 from assay.viewer.documents import filter_trace
@@ -31,6 +32,7 @@ from assay.viewer.web.pages.video_frames import extract_jpeg_frames
 from assay.viewer.web.rendering import STATIC_FILES, find_plotly_script, read_static_file, render
 from assay.viewer.web.run_catalog import RunCatalog
 from assay.viewer.web.run_entries import RunEntryCache
+from assay.viewer.web.run_routes import read_json
 
 __all__ = ["build_app", "preload"]
 
@@ -110,7 +112,7 @@ def _send_events(request: Request) -> Response:
 async def _save_tags(request: Request) -> Response:
     catalog: RunCatalog = request.app.state.catalog
     folder = catalog.folder(request.path_params["key"])
-    content = await request.json()
+    content = await read_json(request)
     given = content.get("tags") if isinstance(content, dict) else None
     if not isinstance(given, list):
         raise HTTPException(400, "`tags` must be a list of strings")
@@ -193,7 +195,8 @@ def _render_message(status: int, title: str, text: str, hint: str = "") -> Respo
 
 def _handle_assay_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, AssayError)
-    status = 404 if isinstance(error, UnknownName) else 400 if request.method == "POST" else 500
+    is_mistake = request.method == "POST" or isinstance(error, FilterError)
+    status = 404 if isinstance(error, UnknownName) else 400 if is_mistake else 500
     if request.method == "POST":
         return JSONResponse({"error": error.what}, status_code=status)
     title = "Not found" if status == 404 else "Cannot show this page"

@@ -102,7 +102,7 @@ def _show_document(request: Request) -> Response:
     given = request.query_params
     task = given.get("task", "")
     numbers = given.getlist("document")
-    if not keys or not numbers or not all(number.isdecimal() for number in numbers):
+    if not keys or not numbers or not all(number.isdecimal() and len(number) < 19 for number in numbers):
         raise HTTPException(404, "Missing `run` or `document` in the URL.")
     columns: list[dict[str, Any]] = []
     for number, key in enumerate(keys):

@@ -23,7 +23,7 @@ from assay.store.runs.saved_views import remove_view, save_view
 from assay.viewer.exports.rows import dump_json
 from assay.viewer.web.pages.documents import Selection, parse_query
 from assay.viewer.web.run_catalog import RunCatalog
-from assay.viewer.web.run_routes import SelectionPending, read_query_values, select_documents
+from assay.viewer.web.run_routes import SelectionPending, read_json, read_query_values, select_documents
 
 __all__ = ["routes"]
 
@@ -115,7 +115,7 @@ def _iterate_lines(run: Run, selection: Selection) -> Iterator[bytes]:
 
 
 async def _save_view(request: Request) -> Response:
-    content = await request.json()
+    content = await read_json(request)
     if not isinstance(content, dict) or not isinstance(content.get("name"), str):
         raise HTTPException(400, "`name` must be a string")
     query = content.get("query")

@@ -16,7 +16,7 @@ from assay.stats.intervals.confidence_intervals import wilson_interval
 from assay.stats.numerics.distributions import t_quantile
 from assay.store.database.locks import is_locked
 from assay.store.documents.details import read_document_summaries
-from assay.store.index.columns import OUTCOMES, Columns
+from assay.store.index.columns import OUTCOMES, Columns, is_perplexity
 from assay.store.index.document_index import compute_signature
 from assay.store.journal.journal import JOURNAL_FILE
 from assay.store.runs.run import Run
@@ -111,6 +111,8 @@ def compute_running_scores(columns: Columns) -> list[dict[str, Any]]:
         values = values[~np.isnan(values)]
         names = columns.metrics.get(task)
         if not names or not len(values):
+            continue
+        if is_perplexity(names[0][1]) or "error_rate" in names[0][1]:  # not a mean over documents
             continue
         mean = float(values.mean())
         low: float | None = None

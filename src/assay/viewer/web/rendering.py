@@ -167,8 +167,8 @@ def preload() -> None:
 
 
 def render(name: str, **context: Any) -> str:
-    """Render a template."""
-    return _build_environment().get_template(name).render(**context)
+    """Render a template. Lone surrogates of dataset text, which UTF-8 cannot encode, become question marks."""
+    return _build_environment().get_template(name).render(**context).encode("utf-8", "replace").decode()
 
 
 def format_score(value: Any) -> str:

@@ -50,10 +50,22 @@ def read_query_values(request: Request) -> dict[str, list[str]]:
     return {name: request.query_params.getlist(name) for name in request.query_params}
 
 
+async def read_json(request: Request) -> Any:
+    """Return the content of a request.
+
+    Raises:
+        HTTPException: It is not JSON.
+    """
+    try:
+        return await request.json()
+    except ValueError:
+        raise HTTPException(400, "the request must contain JSON") from None
+
+
 def read_page_number(request: Request) -> int:
     """Return the requested page number; 1 if it is missing or invalid."""
     text = request.query_params.get("page", "1")
-    return int(text) if text.isdecimal() and 0 < int(text) < 10**9 else 1
+    return int(text) if text.isdecimal() and len(text) < 10 and int(text) else 1
 
 
 def _show_run(request: Request) -> Response:
@@ -89,7 +101,7 @@ def _show_categories(request: Request) -> Response:
         state.index.columns,
         given.get("task", ""),
         given.get("field", ""),
-        int(metric) if metric.isdecimal() else 0,
+        int(metric) if metric.isdecimal() and len(metric) < 3 else 0,
     )
     return HTMLResponse(render("categories.html", key=key, **context), headers=_NO_STORE)
 

@@ -51,9 +51,11 @@ function parseInlineMath(state, silent) {
   else if (text[at] === "$" && !/\s/.test(text[at + 1] ?? " ")) [open, close] = ["$", "$"];
   else return false;
   let end = at + open.length;
+  const last = Math.min(state.posMax, end + 5000);  // longer formulas are text, and the search takes linear time
+  const near = text.slice(0, last + close.length);
   for (;;) {
-    end = text.indexOf(close, end);
-    if (end < 0 || end > state.posMax) return false;
+    end = near.indexOf(close, end);
+    if (end < 0 || end > last) return false;
     // A dollar sign before a digit or after a space is money; a backslash escapes it.
     const literal = text[end - 1] === "\\" && close[0] === "$";
     if (!literal && (close !== "$" || !/\s/.test(text[end - 1]) && !/\d/.test(text[end + 1] ?? ""))) break;
@@ -76,7 +78,7 @@ function parseBlockMath(state, startLine, endLine, silent) {
   const [open, close] = first.startsWith("$$") ? ["$$", "$$"] : first.startsWith("\\[") ? ["\\[", "\\]"] : [];
   if (!open) return false;
   const lines = [];
-  for (let number = startLine; number < endLine; number += 1) {
+  for (let number = startLine; number < Math.min(endLine, startLine + 200); number += 1) {
     const given = number === startLine ? first.slice(open.length) : line(number);
     const end = given.indexOf(close);
     if (end >= 0) {

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -17,7 +18,7 @@ from assay.user_code.event_loop import (
     run_without_user_code,
 )
 from assay.user_code.executor import Executor
-from assay.user_code.timeouts import current_timer, enforce_time_limit
+from assay.user_code.timeouts import UserCodeStopped, current_timer, enforce_time_limit
 
 
 def test_user_code_runs_in_the_calling_thread_and_the_loop_in_another() -> None:
@@ -105,3 +106,19 @@ def test_one_signal_ends_planning_that_never_awaits(
     with interrupt_on_signals(), pytest.raises(expected):
         run_coroutine(plan())
     assert time.monotonic() - started < 60
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, asyncio.CancelledError)]
+)
+def test_a_timer_that_is_faster_than_the_signal_ends_planning_in_the_same_way(
+    number: signal.Signals, expected: type[BaseException]
+) -> None:
+    def plan() -> None:
+        with interrupt_on_signals():
+            with suppress(expected):
+                signal.raise_signal(number)
+            raise UserCodeStopped("the run is being stopped")
+
+    with pytest.raises(expected):
+        plan()

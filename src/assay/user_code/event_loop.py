@@ -142,19 +142,25 @@ def interrupt_on_signals() -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     if before[signal.SIGINT] is not signal.default_int_handler:
         del before[signal.SIGINT]
+    exceptions: list[type[BaseException]] = []
+
+    def on_interrupt(number: int, _: FrameType | None) -> None:
+        exceptions.append(KeyboardInterrupt if number == signal.SIGINT else asyncio.CancelledError)
+        current_timer().refuse()  # code that catches the exception is stopped again
+        raise exceptions[0]
+
     for number in before:
-        signal.signal(number, _on_interrupt)
+        signal.signal(number, on_interrupt)
     try:
         yield
+    except UserCodeStopped:  # the timer was faster than the exception of the signal
+        if exceptions:
+            raise exceptions[0] from None
+        raise
     finally:
         current_timer().allow()
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _on_interrupt(number: int, _: FrameType | None) -> None:
-    current_timer().refuse()  # code that catches the exception is stopped again
-    raise KeyboardInterrupt if number == signal.SIGINT else asyncio.CancelledError
 
 
 @contextmanager

@@ -65,14 +65,14 @@ PERPLEXITY = make_row(
         (
             [GSM8K, UNCLEAR],
             "nova-large is better than nova-small on gsm8k by 22.0 points (9.0 to 35.0), p = 0.0045;"
-            " no difference seen on arc_easy (±4.0)",
+            " no difference seen on arc_easy (±5.0)",
         ),
         (
             [GSM8K, WORSE],
             "nova-large is better than nova-small on gsm8k by 22.0 points (9.0 to 35.0), p = 0.0045;"
             " worse on ifeval by 10.0 points (6.0 to 14.0), p <0.0001",
         ),
-        ([UNCLEAR], "no difference between nova-large and nova-small seen on arc_easy (±4.0)"),
+        ([UNCLEAR], "no difference between nova-large and nova-small seen on arc_easy (±5.0)"),
         ([IDENTICAL], "identical scores of nova-large and nova-small on copy"),
         ([BLOCKED], "nova-large and nova-small are not comparable on mmlu (prompts differ)"),
         (
@@ -89,5 +89,5 @@ def test_the_sentence_names_tasks_sizes_and_certainty(rows: list[ComparisonRow],
 def test_runs_of_one_model_are_named_by_run_and_many_tasks_are_counted() -> None:
     rows = [make_row(f"task{number}", 0.01) for number in range(7)]
     assert state(*rows, models=("nova", "nova")) == (
-        "no difference between two and one seen on task0 (±4.0), task1 (±4.0), task2 (±4.0), task3 (±4.0) and 3 more"
+        "no difference between two and one seen on task0 (±5.0), task1 (±5.0), task2 (±5.0), task3 (±5.0) and 3 more"
     )

@@ -344,7 +344,9 @@ def test_deltas_are_added(tmp_path: Path) -> None:
     assert not close(value(ask(tiny_checkpoint(), [request], delta=str(tmp_path))[0]), plain)
 
 
-@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing.* is deprecated:FutureWarning")  # peft 0.21 reads it
+@pytest.mark.filterwarnings(
+    "ignore:.*is_gradient_checkpointing.* is deprecated:FutureWarning"
+)  # peft 0.21 reads it
 def test_adapters_are_applied(tmp_path: Path) -> None:
     peft = pytest.importorskip("peft")
     from transformers import AutoModelForCausalLM

@@ -248,7 +248,8 @@ def main() -> None:
     if options.write:
         head = (
             "# Errors of comparisons, gates, lint findings and cost limits\n\n"
-            "Simulated with a known truth by `python benchmarks/decision_errors.py --write`.\n\n"
+            f"Simulated with a known truth by `python benchmarks/decision_errors.py --draws {options.draws} --write`: "
+            f"{options.draws} comparisons per row, {50 * options.draws} gates, {10 * options.draws} noise floors.\n\n"
         )
         (Path(__file__).parent / "DECISION_ERRORS.md").write_text(head + text, "utf-8")
     else:

@@ -29,9 +29,12 @@ __all__ = [
     "find_detectable_effect",
 ]
 
-_MAX_EXACT_DOCUMENTS = 300
-"""Up to this number of documents, the power of McNemar's test is the sum over all outcomes; above, the normal approximation
-with continuity correction is accurate to half a percent."""
+_MAX_EXACT_FLIPS = 300
+"""Up to this number of expected flips, the power of McNemar's test is the sum over all outcomes; above, the normal approximation
+with continuity correction is at most half a percent too low."""
+
+_FLIP_STEP = 50
+"""The largest number of flips is rounded up to a multiple of this, so that few tables of outcomes serve all effects."""
 
 _MAX_SIMULATED_UNITS = 12
 _MAX_SIMULATED_ASSIGNMENTS = 64
@@ -101,37 +104,47 @@ def compute_mcnemar_power(effect: float, documents: int, variance: float, alpha:
     effect = min(abs(effect), 1.0)
     differing = min(1.0, max(effect, variance + effect**2))
     wins, losses = (differing + effect) / 2, (differing - effect) / 2
-    if documents > _MAX_EXACT_DOCUMENTS:
+    if documents * differing > _MAX_EXACT_FLIPS:
         deviation = math.sqrt(documents * max(differing - effect**2, 1e-12))
         reach = 1 + normal_quantile(1 - alpha / 2) * math.sqrt(documents * differing)
         return normal_cdf((documents * effect - reach) / deviation) + normal_cdf(
             (-documents * effect - reach) / deviation
         )
-    up, down, weights = _list_significant_outcomes(documents, alpha)
+    most = min(documents, _round_up_flips(documents * differing))
+    up, down, weights = _list_significant_outcomes(most, alpha)
     if not len(up):
         return 0.0
-    shares = [math.log(share) if share > 0 else -1e6 for share in (wins, losses, 1 - differing)]
-    logs = weights + up * shares[0] + down * shares[1] + (documents - up - down) * shares[2]
-    return min(1.0, float(np.exp(logs).sum()))
+    logs = [math.log(share) if share > 0 else -1e6 for share in (wins, losses, 1 - differing)]
+    ties = np.array(
+        [_log_ties(documents, flips) + (documents - flips) * logs[2] for flips in range(most + 1)]
+    )
+    return min(1.0, float(np.exp(weights + up * logs[0] + down * logs[1] + ties[up + down]).sum()))
+
+
+def _round_up_flips(expected: float) -> int:
+    """Return a number of flips that is practically never exceeded: eight standard deviations above the expected one."""
+    most = expected + 8 * math.sqrt(expected) + 20
+    return _FLIP_STEP * math.ceil(most / _FLIP_STEP)
+
+
+def _log_ties(documents: int, flips: int) -> float:
+    """Return the logarithm of documents! / (documents - flips)!."""
+    return math.lgamma(documents + 1) - math.lgamma(documents - flips + 1)
 
 
 @lru_cache(maxsize=64)
 def _list_significant_outcomes(
-    documents: int, alpha: float
+    most: int, alpha: float
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]:
-    """Return the wins and losses of all significant outcomes, and the logarithm of the number of ways to each."""
-    most = [_count_losing_flips(flips, alpha) for flips in range(documents + 1)]
-    up, down = np.divmod(np.arange((documents + 1) ** 2), documents + 1)
-    possible = up + down <= documents
+    """Return the wins and losses of all significant outcomes with at most this many flips, and -log(wins! losses!) of each."""
+    limits = [_count_losing_flips(flips, alpha) for flips in range(most + 1)]
+    up, down = np.divmod(np.arange((most + 1) ** 2), most + 1)
+    possible = up + down <= most
     up, down = up[possible], down[possible]
-    significant = np.minimum(up, down) <= np.array(most)[up + down]
+    significant = np.minimum(up, down) <= np.array(limits)[up + down]
     up, down = up[significant], down[significant]
-    factorials = np.array([math.lgamma(number + 1) for number in range(documents + 1)])
-    return (
-        up,
-        down,
-        factorials[documents] - factorials[up] - factorials[down] - factorials[documents - up - down],
-    )
+    factorials = np.array([math.lgamma(number + 1) for number in range(most + 1)])
+    return up, down, -factorials[up] - factorials[down]
 
 
 @lru_cache(maxsize=4096)

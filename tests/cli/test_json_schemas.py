@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from jsonschema import Draft202012Validator
 from scripts.reference.json_schemas import SCHEMAS, read_schema
 from tests.making import write_task
 
 import assay
-from assay.cli.app import run_command_line
+from assay.cli.app import app, run_command_line
 
 COMMANDS = {
     "run": [
         ["run", "--tasks", "quickstart", "--limit", "3", "--output_path", "one"],
         ["resume", "FIRST"],
     ],
-    "runs": [["runs", "--in", "RUNS"]],
+    "runs": [["runs", "--in", "RUNS"], ["runs", "list", "--in", "RUNS"]],
     "runs_show": [["runs", "show", "FIRST"]],
     "runs_rm": [["runs", "rm", "COPY", "--yes"]],
     "runs_repair": [["runs", "repair", "FIRST"]],
@@ -43,11 +45,13 @@ COMMANDS = {
     "score": [["score", "FIRST", "--dry_run"]],
     "explain": [["explain", "FIRST", "SECOND"]],
     "ls": [["ls", kind] for kind in ("tasks", "groups", "tags", "models", "metrics", "options")]
-    + [["ls", "models", "hf"]],
+    + [["ls", "models", "hf"], ["ls"]],
     "cache": [["cache", "ls"]],
+    "cache_prune": [["cache", "prune", "--all", "--dry_run"]],
     "import": [["import", "RUNS"]],
     "calibrate": [["calibrate", "FIRST", "--labels", "labels.jsonl", "--metric", "exact_match"]],
     "sweep": [["sweep", "sweep.yaml"]],
+    "sweep_dry_run": [["sweep", "sweep.yaml", "--dry_run"], ["sweep", "priced.yaml", "--dry_run"]],
     "lint_benchmark": [["lint-benchmark", "FIRST", "SECOND"]],
 }
 
@@ -65,13 +69,22 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, str]:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_output_matches_its_schema(
-    name: str, runs: tuple[str, str, str], workspace: Path, capsys: pytest.CaptureFixture[str]
+    name: str,
+    runs: tuple[str, str, str],
+    workspace: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key-of-a-forecast")
     write_task(workspace, "broken", metric_list=[{"metric": "exact_macth"}])
     label = '{"task": "quickstart_copy", "document": %d, "label": %d}\n'
     Path("labels.jsonl").write_text("".join(label % (number, number % 2) for number in range(3)), "utf-8")
     Path("sweep.yaml").write_text(
         "models: [{model: dummy}]\ntasks: [quickstart_copy]\noptions: {limit: 1}\n", "utf-8"
+    )
+    Path("priced.yaml").write_text(
+        "models: [{model: openai, model_args: 'model=gpt-4o-mini'}]\ntasks: [quickstart_copy]\noptions: {limit: 1}\n",
+        "utf-8",
     )
     schema = read_schema(SCHEMAS / f"{name}.json")
     Draft202012Validator.check_schema(schema)
@@ -96,6 +109,25 @@ def test_every_schema_is_validated_and_says_what_it_describes() -> None:
         schema: dict[str, Any] = read_schema(path)
         assert schema["title"].startswith("assay ")
         assert schema["description"].endswith(".")
+
+
+def test_every_command_with_json_output_is_validated() -> None:
+    tested = {tuple(words[:2]) for group in COMMANDS.values() for words in group}
+    missing = [
+        words for words in _list_json_commands(app) if words not in {found[: len(words)] for found in tested}
+    ]
+    assert not missing
+
+
+def _list_json_commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if any("--json" in parameter.opts for parameter in command.params):
+            yield (*path, name)
+        if isinstance(command, click.Group):
+            yield from _list_json_commands(command, (*path, name))
 
 
 def test_a_schema_rejects_other_values() -> None:

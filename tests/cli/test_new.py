@@ -25,11 +25,12 @@ def data(workspace: Path) -> None:
         (workspace / name).write_text(text)
 
 
-def run_tests(folder: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The test that was written, run by pytest as its author would."""
+def run_tests(folder: str, *, inside: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The test that was written, run by pytest as its author would: from here, or inside the folder."""
     path = os.pathsep.join([str(ROOT / "src"), str(Path(folder).resolve())])
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", folder],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "." if inside else folder],
+        cwd=folder if inside else None,
         env={**os.environ, "PYTHONPATH": path, **environment},
         capture_output=True,
         text=True,
@@ -67,9 +68,10 @@ def test_a_new_task_is_checked_and_shown(assay_command: Assay, source: str, word
     assert run.code == 0, run.err
 
 
-def test_the_test_of_a_new_task_passes(assay_command: Assay) -> None:
+@pytest.mark.parametrize("inside", [False, True])
+def test_the_test_of_a_new_task_passes(assay_command: Assay, inside: bool) -> None:
     assert assay_command("new", "task", "mine", "--from", "sums.jsonl", "-o", "deep/mine").code == 0
-    done = run_tests("deep/mine")
+    done = run_tests("deep/mine", inside=inside)
     assert "2 passed" in done.stdout, done.stdout
 
 

@@ -57,7 +57,7 @@ def test_run_without_conditions_shows_its_first_documents(
         f"── sums, document {number} {'─' * 40}" for number in (0, 1)
     ]
     assert "2 shown of 6; -n shows more" in called.err
-    assert assay_command("show", run, "--wrong").err == "no document is wrong; the run has 6\n"
+    assert assay_command("show", run, "--wrong").err == "no documents are wrong; the run has 6 documents\n"
 
 
 def test_documents_of_several_tasks_are_taken_evenly(
@@ -90,7 +90,7 @@ def test_ending_selects_documents(
     assert "next: `assay show latest --ending" in finished.out
     truncated = assay_command("show", "latest", "--ending", "truncated")
     assert "response  (ended by the token limit)\n  let us see\n" in truncated.out
-    assert truncated.err == "1 shown; 1 of 6 documents are truncated\n"
+    assert truncated.err == "1 shown; 1 of 6 documents is truncated\n"
     failed = assay_command("show", "latest", "--ending", "failed")
     assert "response  (no response was received)\n  model error: out of memory\n" in failed.out
     (both,) = {
@@ -172,8 +172,10 @@ def test_filter_expressions_select_documents(
     called = assay_command("show", run, "--where", r"answer~/\d+/ and not document=0", "-n", "1")
     assert (
         called.err
-        == r"1 shown; 3 of 6 documents are matching `answer~/\d+/ and not document=0`; -n shows more" + "\n"
+        == r"1 shown; 3 of 6 documents match `answer~/\d+/ and not document=0`; -n shows more" + "\n"
     )
+    called = assay_command("show", run, "--where", "document>90")
+    assert called.err == "no documents match `document>90`; the run has 6 documents\n"
     called = assay_command("show", run, "--where", "right and scor<1")
     assert called.code == 2
     assert (

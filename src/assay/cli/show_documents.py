@@ -94,20 +94,30 @@ def _take_evenly(found: Sequence[SelectedDocument], limit: int) -> list[Selected
 
 
 def _summarise(selection: DocumentSelection, *, shown: int, found: int, total: int) -> str:
-    conditions = []
-    if selection.wrong:
-        conditions.append(f"wrong in {selection.metric}" if selection.metric else "wrong")
-    if selection.endings:
-        conditions.append(" or ".join(selection.endings))
-    if selection.where.strip():
-        conditions.append(f"matching `{escape_control_characters(selection.where.strip())}`")
-    kind = " and ".join(conditions)
-    if not found:
-        return f"no document is {kind}; the run has {total}" if kind else "the run has no documents yet"
+    if not total:
+        return "the run has no documents yet"
+    kind = _describe_conditions(selection, is_one=found == 1)
     noun = "document" if total == 1 else "documents"
-    matching = f"; {found} of {total} {noun} are {kind}" if kind else f" of {found}"
+    if not found:
+        return f"no documents {kind}; the run has {total} {noun}"
+    matching = f"; {found} of {total} {noun} {kind}" if kind else f" of {found}"
     more = "; -n shows more" if shown < found else ""
     return f"{shown} shown{matching}{more}"
+
+
+def _describe_conditions(selection: DocumentSelection, *, is_one: bool) -> str:
+    """Return a predicate of the matching documents: `are wrong and match ...`."""
+    adjectives = []
+    if selection.wrong:
+        adjectives.append(f"wrong in {selection.metric}" if selection.metric else "wrong")
+    if selection.endings:
+        adjectives.append(" or ".join(selection.endings))
+    parts = [f"{'is' if is_one else 'are'} {' and '.join(adjectives)}"] if adjectives else []
+    if selection.where.strip():
+        parts.append(
+            f"{'matches' if is_one else 'match'} `{escape_control_characters(selection.where.strip())}`"
+        )
+    return " and ".join(parts)
 
 
 def _print_document(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 from assay.tasks.drafts import ColumnRoles, TaskDraft, to_template_name
@@ -23,20 +24,21 @@ from pathlib import Path
 import assay
 
 TASK = Path(__file__).parent / "{name}.yaml"
+OPTIONS = {{{options}}}
 
 
 def test_prompts_render():
-    plan = assay.plan(tasks=[str(TASK)], limit=5, model="dummy")
+    plan = assay.plan(**OPTIONS, model="dummy")
     assert plan.documents > 0
 
 
 {score_test}'''
 _TARGET_TEST = """def test_target_scores_one(tmp_path):
-    run = assay.run(tasks=[str(TASK)], limit=5, model="oracle", output_path=str(tmp_path))
+    run = assay.run(**OPTIONS, model="oracle", output_path=str(tmp_path))
     assert run.results["{name}"]["{metric},{pipeline}"] == 1.0
 """
 _PERPLEXITY_TEST = """def test_texts_are_scored(tmp_path):
-    run = assay.run(tasks=[str(TASK)], limit=5, model="dummy", output_path=str(tmp_path))
+    run = assay.run(**OPTIONS, model="dummy", output_path=str(tmp_path))
     assert run.results["{name}"]["word_perplexity,none"] > 0
 """
 
@@ -53,7 +55,7 @@ def build_task_files(
     return {
         f"{name}.yaml": _render_yaml(name, dataset, split, draft),
         "utils.py": _render_helpers(names, columns),
-        f"test_{name}.py": _render_test(name, draft),
+        f"test_{name}.py": _render_test(name, dataset, draft),
     }
 
 
@@ -154,10 +156,19 @@ def _have_same_key(first: str, second: str) -> bool:
     return first.split(":")[0] == second.split(":")[0]
 
 
-def _render_test(name: str, draft: TaskDraft) -> str:
+def _render_test(name: str, dataset: Mapping[str, Any], draft: TaskDraft) -> str:
     if draft.output_type.scores_whole_text:
         score_test = _PERPLEXITY_TEST.format(name=name)
     else:
         pipeline = "number" if draft.numbers else "none"
         score_test = _TARGET_TEST.format(name=name, metric=_METRICS[draft.output_type][0], pipeline=pipeline)
-    return _TEST_FILE.format(name=name, score_test=score_test)
+    options = '"tasks": [str(TASK)], "limit": 5'
+    if _is_outside(dataset):
+        options += ', "allow_data_outside": True'  # pytest may run in another folder
+    return _TEST_FILE.format(name=name, options=options, score_test=score_test)
+
+
+def _is_outside(dataset: Mapping[str, Any]) -> bool:
+    """Return whether the data file is not in the folder of the task."""
+    files = dataset.get("dataset_kwargs", {}).get("data_files", {}).values()
+    return any(PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts for name in files)

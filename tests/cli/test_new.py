@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
+from select import select
 
+import click
 import pytest
 from tests.cli.conftest import Assay
 
@@ -164,3 +167,66 @@ def test_a_built_in_task_is_copied(workspace: Path, assay_command: Assay) -> Non
     assert "did you mean `quickstart_copy`?" in unknown.err
     both = assay_command("new", "task", "x", "--like", "quickstart_copy", "--example", "a => b")
     assert "cannot be used together" in both.err
+
+
+def answer_prompts(folder: Path, words: list[str], answers: list[tuple[str, str]]) -> str:
+    """Run the command on a terminal, type each answer after its prompt, and return what the terminal shows."""
+    ours, theirs = pty.openpty()
+    shown, seen = "", 0
+    waiting = list(answers)
+    with subprocess.Popen(
+        [sys.executable, "-m", "assay", "new", "task", *words],
+        cwd=folder,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "TERM": "dumb", "COLUMNS": "160"},
+    ) as process:
+        os.close(theirs)
+        while select([ours], [], [], 60)[0]:
+            try:
+                piece = os.read(ours, 4096)
+            except OSError:  # the command has ended
+                break
+            shown += piece.decode("utf-8", "replace").replace("\r\n", "\n")
+            while waiting and waiting[0][0] in shown[seen:]:
+                prompt, answer = waiting.pop(0)
+                seen = shown.index(prompt, seen) + len(prompt)
+                os.write(ours, f"{answer}\n".encode())
+        if waiting:
+            process.kill()  # it waits for another answer
+    os.close(ours)
+    assert not waiting, shown
+    assert process.returncode == 0, shown
+    return click.unstyle(shown)
+
+
+def test_a_terminal_is_asked_for_the_columns(workspace: Path) -> None:
+    """A wrong name is asked for again, and `-` refuses a guess."""
+    answers = [
+        ("File or dataset (empty: type examples)", "capitals.csv"),
+        ("Column with the question [question]:", "qestion"),
+        ("no column `qestion`; columns: question, a, b, answer", ""),
+        ("Column with the answer (- for none) [answer]:", "a"),
+        ("Column with the choices (- for none) [a,b]:", "-"),
+        ("Column with the image (- for none) [-]:", ""),
+    ]
+    shown = answer_prompts(workspace, ["capitals"], answers)
+    assert "generate_until: question `question`, answer `a`" in shown
+    assert "target   'Paris'" in shown
+    assert "1 task checked: no errors, no warnings" in shown
+
+
+def test_a_terminal_is_asked_for_examples(workspace: Path) -> None:
+    answers = [
+        ("File or dataset (empty: type examples)", ""),
+        ("Question (empty: done)", "2 + 2"),
+        ("Answer", "4"),
+        ("Question (empty: done)", "3 + 4"),
+        ("Answer", "7"),
+        ("Question (empty: done)", ""),
+    ]
+    shown = answer_prompts(workspace, ["sums"], answers)
+    assert "2 of 2 documents looked at" in shown
+    rows = [json.loads(line) for line in (workspace / "sums" / "sums.jsonl").read_text("utf-8").splitlines()]
+    assert rows == [{"question": "2 + 2", "answer": "4"}, {"question": "3 + 4", "answer": "7"}]

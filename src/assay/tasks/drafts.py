@@ -58,7 +58,8 @@ def guess_columns(rows: Sequence[Mapping[str, Any]], given: Mapping[str, str]) -
 
     Args:
         rows: The first documents.
-        given: Columns set by the user: `question`, `answer`, `choices` (separated by commas), `image`.
+        given: Columns set by the user: `question`, `answer`, `choices` (separated by commas), `image`. An empty text means
+            that there is no such column; a role that is missing here is guessed.
 
     Raises:
         DatasetError: There are no documents.
@@ -73,8 +74,12 @@ def guess_columns(rows: Sequence[Mapping[str, Any]], given: Mapping[str, str]) -
                 raise InvalidOption(
                     f"no column `{name}`", where=f"--{role}", hint=f"columns: {', '.join(names)}"
                 )
-    image = given.get("image") or _find_column(names, _IMAGE_NAMES, lambda name: _is_picture(rows[0][name]))
-    choices = tuple(given["choices"].split(",")) if given.get("choices") else _find_choices(names, rows)
+    image = given.get("image")
+    if image is None:
+        image = _find_column(names, _IMAGE_NAMES, lambda name: _is_picture(rows[0][name]))
+    choices = (
+        tuple(filter(None, given["choices"].split(","))) if "choices" in given else _find_choices(names, rows)
+    )
     taken = {image, *choices}
     question = given.get("question") or _find_column(
         names, _QUESTION_NAMES, lambda name: _is_text(rows, name), taken
@@ -88,8 +93,10 @@ def guess_columns(rows: Sequence[Mapping[str, Any]], given: Mapping[str, str]) -
             where="--question",
             hint=f"set the column; columns: {', '.join(names)}",
         )
-    answer = given.get("answer") or _find_column(names, _ANSWER_NAMES, lambda name: True, taken | {question})
-    if not answer and not given.get("question") and _is_unknown_name(question):
+    answer = given.get("answer")
+    if answer is None:
+        answer = _find_column(names, _ANSWER_NAMES, lambda name: True, taken | {question})
+    if not answer and "answer" not in given and not given.get("question") and _is_unknown_name(question):
         rest = [name for name in names if name not in taken | {question} and not _looks_like_id(rows, name)]
         answer = rest[0] if len(rest) == 1 else ""  # two columns, such as country and capital
     return ColumnRoles(question=question, answer=answer, choices=choices if answer else (), image=image)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,7 +138,7 @@ def task_command(
     given = {role: value for role, value in column_options.items() if value and role not in templates}
     columns = _add_template_columns(guess_columns(rows, given), rows, templates)
     if is_interactive and not examples and not any(column_options.values()):
-        columns = guess_columns(rows, _prompt_for_columns(columns))
+        columns = guess_columns(rows, _prompt_for_columns(columns, list(rows[0])))
     if output_type == "generate_until":
         columns = ColumnRoles(question=columns.question, answer=columns.answer, image=columns.image)
     elif output_type == "loglikelihood_rolling":
@@ -236,18 +237,27 @@ def _read_rows(
     return [dict(row) for row in itertools.islice(iter(splits[name]), _MAX_SAMPLE_ROWS)], name
 
 
-def _prompt_for_columns(columns: ColumnRoles) -> dict[str, str]:
-    """Ask the user to confirm or change the guessed columns."""
-    answers = {}
+def _prompt_for_columns(columns: ColumnRoles, names: Sequence[str]) -> dict[str, str]:
+    """Ask the user to confirm or change the guessed columns; an empty text stands for no column."""
+
+    def parse(text: str) -> str:
+        chosen = [name.strip() for name in text.split(",") if name.strip() not in ("", "-")]
+        if unknown := [name for name in chosen if name not in names]:
+            raise click.UsageError(f"no column `{unknown[0]}`; columns: {', '.join(names)}")
+        return ",".join(chosen)
+
+    answers = {
+        "question": click.prompt("Column with the question", default=columns.question, value_proc=parse)
+    }
     for role, guess in (
-        ("question", columns.question),
         ("answer", columns.answer),
         ("choices", ",".join(columns.choices)),
         ("image", columns.image),
     ):
-        column = click.prompt(f"Column with the {role} (- for none)", default=guess or "-")
-        answers[role] = "" if column == "-" else column
-    return {role: value for role, value in answers.items() if value}
+        answers[role] = click.prompt(
+            f"Column with the {role} (- for none)", default=guess or "-", value_proc=parse
+        )
+    return answers
 
 
 def _format_columns(columns: ColumnRoles, output_type: str) -> str:

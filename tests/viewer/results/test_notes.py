@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import pytest
+import yaml
 from tests.making import make_model, write_choices, write_task
 
 import assay
@@ -20,6 +23,34 @@ def test_a_metric_that_some_tasks_of_a_group_lack_is_a_warning(tmp_path: Path) -
     run = assay.run(model="oracle", tasks=[str(path)], no_cache=True, output_path=str(tmp_path / "out"))
     assert format_group_notes(run) == ["warning: both: acc (none) is missing in 1 of 2 tasks: second"]
     assert "acc (none) is missing in 1 of 2 tasks" in run.table()
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        pytest.param("{}", ["x (first) is missing in 1 of 2 tasks: two", "x (none) is missing in 1 of 2 tasks: one"], id="any filter"),
+        pytest.param("{filter_list: none}", [], id="a filter that the group names"),
+        pytest.param("{filter_list: [none, first]}", [], id="filters that the group names"),
+    ],
+)  # fmt: skip
+def test_a_task_with_another_filter_than_the_group_names_is_intended(
+    tmp_path: Path, filters: str, expected: list[str]
+) -> None:
+    first = [{"name": "first", "filter": [{"function": "take_first"}]}]
+    write_task(tmp_path, "one", ROWS[:3], filter_list=first)
+    write_task(tmp_path, "two", ROWS[:3])
+    keys = {"metric": "exact_match", **yaml.safe_load(filters)}
+    path = tmp_path / "both.yaml"
+    path.write_text(f"group: both\ntask: [one, two]\naggregate_metric_list: [{json.dumps(keys)}]\n")
+    run = assay.run(model="oracle", tasks=[str(path)], no_cache=True, output_path=str(tmp_path / "out"))
+    assert format_group_notes(run) == [
+        f"warning: both: {line.replace('x', 'exact_match', 1)}" for line in expected
+    ]
+
+
+def test_the_embedded_group_warns_of_nothing(tmp_path: Path) -> None:
+    run = assay.run(tasks=["quickstart"], limit=2, no_cache=True, output_path=str(tmp_path))
+    assert format_group_notes(run) == []
 
 
 def test_the_method_of_an_interval_names_the_task_if_tasks_differ(tmp_path: Path) -> None:

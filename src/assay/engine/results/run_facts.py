@@ -58,6 +58,7 @@ def collect_facts(plan: Plan) -> dict[str, Any]:
                 "alias": group.alias,
                 "members": list(group.members),
                 "version": str(group.version),
+                "filtered_metrics": [one.metric for one in group.metrics if one.filter_list is not None],
                 **describe_group(
                     [plan.tasks[task] for task in group.members if task in plan.tasks], group.metadata
                 ),

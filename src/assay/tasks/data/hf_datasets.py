@@ -16,7 +16,7 @@ from assay.tasks.data.archives import HARNESS_KEYS, find_media_folder, prepare_m
 from assay.tasks.data.rows import Split
 from assay.tasks.files.helper_functions import HelperFunction
 
-__all__ = ["load_hf_dataset"]
+__all__ = ["find_under_root", "load_hf_dataset"]
 
 _unreachable: list[str] = []
 """The first dataset for which the hub was unreachable. Later loads do not retry, because retries take half a minute."""
@@ -40,7 +40,7 @@ def load_hf_dataset(spec: TaskSpec, *, data_root: str | None, trust_remote_code:
         ) from None
     datasets.disable_progress_bars()  # Assay shows its own progress
     path = str(spec.dataset_path)
-    local = _find_under_root(path, data_root)
+    local = find_under_root(path, data_root)
     with _quiet_hub():
         prepare_media(spec, local)
         try:
@@ -142,7 +142,7 @@ def _offline() -> Iterator[None]:
             place.HF_HUB_OFFLINE = value
 
 
-def _find_under_root(dataset_path: str, data_root: str | None) -> Path | None:
+def find_under_root(dataset_path: str, data_root: str | None) -> Path | None:
     """Return the local folder of a dataset id: `<root>/<org>/<name>` or `<root>/bare/<name>`."""
     root = data_root or os.environ.get("ASSAY_DATA")
     if not root:

@@ -1,19 +1,15 @@
-"""What a task file says about its task without loading data: output type, modality, and the size of local data."""
+"""What a task file says about its task without loading data: output type, modality, and the size of local and cached data."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from assay.core.errors import AssayError
+from assay.tasks.data.dataset_sizes import count_documents
 from assay.tasks.files.yaml_reader import read_task_file
 
 __all__ = ["TaskFacts", "describe_task"]
-
-_MAX_COUNTED_BYTES = 20_000_000
-"""Larger data files are not counted."""
 
 _MODALITIES = {"doc_to_image": "image", "doc_to_visual": "visual", "doc_to_audio": "audio"}
 
@@ -37,21 +33,6 @@ def describe_task(path: str | Path) -> TaskFacts:
     kind = config.get("output_type", "" if config.get("class") else "generate_until")
     return TaskFacts(
         output_type=str(kind),
-        documents=_count_documents(config, Path(path).parent),
+        documents=count_documents(config, Path(path).parent),
         modality=", ".join(modalities) or ("text" if kind else ""),
     )
-
-
-def _count_documents(config: Mapping[str, Any], folder: Path) -> int | None:
-    """Count the lines of a local JSON lines file of the evaluated split."""
-    split = config.get("test_split") or config.get("validation_split")
-    arguments = config.get("dataset_kwargs")
-    files = arguments.get("data_files") if isinstance(arguments, Mapping) else None
-    name = files.get(split) if isinstance(files, Mapping) else None
-    if config.get("dataset_path") != "json" or config.get("process_docs") or not isinstance(name, str):
-        return None
-    path = folder / name
-    if path.suffix != ".jsonl" or not path.is_file() or path.stat().st_size > _MAX_COUNTED_BYTES:
-        return None
-    with path.open("rb") as lines:
-        return sum(1 for line in lines if line.strip())

@@ -162,10 +162,13 @@ def format_group_notes(run: Run) -> list[str]:
 
     `warning: sums: exact_match (none) is missing in 1 of 5 tasks: sums_hard`
 
-    Tasks of other output types than those that report the metric are not expected to report it.
+    lm-eval warns about every task without a value for the metric and the filter. Two of these cases are intended, and are left out
+    here: tasks of other output types than those that report the metric, and tasks that report it with another filter if the group
+    names its filters.
     """
     groups = run.facts.get("groups", {})
     values = {(one.task, one.metric, one.pipeline) for one in run.estimates if one.value is not None}
+    with_any_filter = {(task, metric) for task, metric, _ in values}
     lines = []
     for one in run.estimates:
         if one.task not in groups:
@@ -173,7 +176,13 @@ def format_group_notes(run: Run) -> list[str]:
         leaves = list(dict.fromkeys(_find_leaves(one.task, groups)))
         missing = [leaf for leaf in leaves if (leaf, one.metric, one.pipeline) not in values]
         kinds = {run.tasks.get(leaf, {}).get("output_type") for leaf in leaves if leaf not in missing}
-        missing = [leaf for leaf in missing if run.tasks.get(leaf, {}).get("output_type") in kinds]
+        names_filters = one.metric in groups[one.task].get("filtered_metrics", ())
+        missing = [
+            leaf
+            for leaf in missing
+            if run.tasks.get(leaf, {}).get("output_type") in kinds
+            and not (names_filters and (leaf, one.metric) in with_any_filter)
+        ]
         if missing and len(missing) < len(leaves):
             names = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
             lines.append(

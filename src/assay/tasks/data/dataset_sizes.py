@@ -1,0 +1,189 @@
+"""The number of documents in a split, as far as files on this machine state it. Loads no dataset and uses no network.
+
+Known are local files, the footers of Parquet files, the card of a copied or downloaded dataset, and what the `datasets` library
+noted in its cache when it loaded the dataset.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from assay.core.errors import DatasetError
+from assay.tasks.data.hf_datasets import find_under_root
+from assay.tasks.data.local_files import SUFFIXES, read_files
+
+__all__ = ["count_documents"]
+
+_MAX_READ_BYTES = 20_000_000
+"""Larger text files are not counted."""
+
+_YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""Headers of cards with many configurations are long."""
+
+
+def count_documents(config: Mapping[str, Any], folder: Path) -> int | None:
+    """Return the number of documents in the evaluated split of a task file in `folder`; None if it is unknown."""
+    split = config.get("test_split") or config.get("validation_split")
+    if config.get("process_docs") or config.get("custom_dataset") or not isinstance(split, str):
+        return None
+    dataset = config.get("dataset_path")
+    if not isinstance(dataset, str):
+        return None
+    if dataset in ("json", "csv", "parquet"):
+        return _count_data_files(config.get("dataset_kwargs"), split, folder)
+    return _count_dataset(dataset, str(config.get("dataset_name") or ""), split)
+
+
+def _count_data_files(arguments: Any, split: str, folder: Path) -> int | None:
+    files = arguments.get("data_files") if isinstance(arguments, Mapping) else None
+    if not isinstance(files, Mapping):
+        files = {"train": files}
+    names = files.get(split)
+    names = [names] if isinstance(names, str) else names
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        return None
+    return _sum_files([path for name in names for path in _find_files(folder, name)])
+
+
+def _find_files(folder: Path, pattern: str) -> list[Path]:
+    """Return the files of a name or pattern; the path itself if there are none, so that nothing is counted."""
+    try:
+        return sorted(folder.glob(pattern)) or [folder / pattern]
+    except (OSError, ValueError, NotImplementedError):  # an absolute path, or not a pattern
+        return [folder / pattern]
+
+
+def _sum_files(paths: Sequence[Path]) -> int | None:
+    counts = [_count_file(path) for path in paths]
+    known = [count for count in counts if count is not None]
+    return sum(known) if known and len(known) == len(counts) else None
+
+
+def _count_file(path: Path) -> int | None:
+    try:
+        if path.suffix == ".parquet" and path.is_file():
+            return _count_parquet_rows(path)
+        if path.suffix in SUFFIXES and path.stat().st_size <= _MAX_READ_BYTES:
+            return len(read_files([str(path)]))
+    except (OSError, ValueError, DatasetError):  # missing or damaged; `assay check` reports it
+        return None
+    return None
+
+
+def _count_parquet_rows(path: Path) -> int | None:
+    """Read the number of rows from the footer; None without pyarrow."""
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        return None
+    return int(parquet.read_metadata(path).num_rows)
+
+
+def _count_dataset(dataset: str, config: str, split: str) -> int | None:
+    """Return the number of documents of a dataset of the hub that was copied to the data folder or loaded before."""
+    local = Path(dataset) if Path(dataset).is_dir() else find_under_root(dataset, None)
+    if local is not None:
+        return _count_in_folder(local, config, split)
+    for folder in _find_cached(dataset, config):
+        if (count := _read_split_info(folder / "dataset_info.json", split)) is not None:
+            return count
+    for folder in _find_snapshots(dataset):
+        if (count := _count_in_card(_read_card(folder), config, split)) is not None:
+            return count
+    return None
+
+
+def _count_in_folder(folder: Path, config: str, split: str) -> int | None:
+    card = _read_card(folder)
+    patterns = list(_find_patterns(card, config, split)) or [
+        f"{place}{split}-*.parquet" for place in (f"{config}/" if config else "data/", "")
+    ]
+    files = [path for pattern in patterns for path in folder.glob(pattern)]
+    if files:
+        return _sum_files(files)
+    count = _read_split_info(folder / split / "dataset_info.json", split)  # written by `save_to_disk`
+    return count if count is not None else _count_in_card(card, config, split)
+
+
+def _read_card(folder: Path) -> Mapping[str, Any]:
+    """Return the YAML header of README.md; empty if there is none."""
+    path = folder / "README.md"
+    try:
+        return _parse_card(path, path.stat().st_mtime_ns)
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}
+
+
+@lru_cache(maxsize=256)
+def _parse_card(path: Path, changed: int) -> Mapping[str, Any]:
+    header = re.match(r"---\n(.*?)\n---", path.read_text("utf-8"), re.DOTALL)
+    card = yaml.load(header[1], _YAML_LOADER) if header else None
+    return card if isinstance(card, Mapping) else {}
+
+
+def _find_patterns(card: Mapping[str, Any], config: str, split: str) -> Iterator[str]:
+    for entry in _list_mappings(card.get("configs")):
+        if _is_config(entry, config):
+            for files in _list_mappings(entry.get("data_files")):
+                paths = files.get("path")
+                if files.get("split") == split:
+                    yield from [paths] if isinstance(paths, str) else paths or ()
+
+
+def _count_in_card(card: Mapping[str, Any], config: str, split: str) -> int | None:
+    for entry in _list_mappings(card.get("dataset_info")):
+        if _is_config(entry, config):
+            for one in _list_mappings(entry.get("splits")):
+                if one.get("name") == split and isinstance(one.get("num_examples"), int):
+                    return int(one["num_examples"])
+    return None
+
+
+def _is_config(entry: Mapping[str, Any], config: str) -> bool:
+    return str(entry.get("config_name", "default")) == (config or "default")
+
+
+def _list_mappings(value: Any) -> list[Mapping[str, Any]]:
+    values = value if isinstance(value, list) else [value]
+    return [one for one in values if isinstance(one, Mapping)]
+
+
+def _read_split_info(path: Path, split: str) -> int | None:
+    try:
+        info = json.loads(path.read_text("utf-8"))
+        return int(info["splits"][split]["num_examples"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+
+
+def _find_home() -> Path:
+    return Path(os.environ.get("HF_HOME") or "~/.cache/huggingface").expanduser()
+
+
+def _find_cached(dataset: str, config: str) -> list[Path]:
+    """Return the folders that the `datasets` library wrote for a dataset, the newest first."""
+    root = Path(os.environ.get("HF_DATASETS_CACHE") or _find_home() / "datasets").expanduser()
+    owner, _, name = dataset.rpartition("/")
+    snake = re.sub(r"([a-z\d])([A-Z])", r"\1_\2", re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name)).lower()
+    prefix = f"{owner}___" if owner else ""
+    found = [
+        path.parent
+        for plain in dict.fromkeys((snake, name))
+        for path in (root / f"{prefix}{plain}" / (config or "default")).glob("*/*/dataset_info.json")
+    ]
+    return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
+
+
+def _find_snapshots(dataset: str) -> list[Path]:
+    """Return the downloaded revisions of a dataset, the newest first."""
+    root = Path(os.environ.get("HF_HUB_CACHE") or _find_home() / "hub").expanduser()
+    found = (root / f"datasets--{dataset.replace('/', '--')}" / "snapshots").glob("*")
+    return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)

@@ -11,17 +11,25 @@ import sys
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 
-__all__ = ["find_entry_points"]
+__all__ = ["ImportPathStamp", "find_entry_points", "stamp_import_path"]
+
+ImportPathStamp = tuple[tuple[str, int], ...]
+"""The folders of `sys.path` with their modification times in nanoseconds."""
 
 
 def find_entry_points(group: str) -> tuple[EntryPoint, ...]:
     """Return the entry points of a group, such as `assay.models`."""
-    return _load_entry_points(tuple((folder, _modified_ns(folder)) for folder in sys.path)).get(group, ())
+    return _load_entry_points(stamp_import_path()).get(group, ())
+
+
+def stamp_import_path() -> ImportPathStamp:
+    """Return a key that changes when `sys.path` changes or a package is installed, for caches of package metadata."""
+    return tuple((folder, _modified_ns(folder)) for folder in sys.path)
 
 
 @lru_cache(maxsize=1)
-def _load_entry_points(_: tuple[tuple[str, int], ...]) -> dict[str, tuple[EntryPoint, ...]]:
-    """Return the entry points by group. The key changes when `sys.path` changes or a package is installed."""
+def _load_entry_points(_: ImportPathStamp) -> dict[str, tuple[EntryPoint, ...]]:
+    """Return the entry points by group."""
     found = entry_points()
     ours = [group for group in found.groups if group.startswith("assay.")]
     return {group: tuple(found.select(group=group)) for group in ours}

@@ -10,9 +10,14 @@ import json
 import re
 import shlex
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
+
+if TYPE_CHECKING:
+    from assay.core.entry_points import ImportPathStamp
 
 __all__ = [
     "DISTRIBUTION",
@@ -51,6 +56,13 @@ _EXTRAS = re.compile(r"^(.*)\[([\w,-]+)\]$")
 
 def assay_version() -> str:
     """Return the installed version, or `unknown` where Assay is imported without being installed."""
+    from assay.core.entry_points import stamp_import_path
+
+    return _read_version(stamp_import_path())
+
+
+@lru_cache(maxsize=1)
+def _read_version(_: ImportPathStamp) -> str:
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -10,6 +10,7 @@ import pytest
 
 from assay.core.home import assay_home
 from assay.tasks.files import index as index_module
+from assay.tasks.files import index_cache
 from assay.tasks.files.index import TaskIndex
 from assay.tasks.files.index_cache import NamingCache
 
@@ -42,6 +43,14 @@ def rewrite(path: Path, text: str) -> None:
     os.utime(path, ns=(before + 10**9, before + 10**9))
 
 
+@pytest.fixture(params=["this process", "another process"])
+def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who reads the tasks again: this process, which has the snapshots in memory, or another one, which has the files."""
+    if request.param == "another process":
+        monkeypatch.setattr(index_cache, "_MAX_ROOTS_IN_MEMORY", 0)
+
+
+@pytest.mark.usefixtures("reader")
 def test_an_unchanged_root_is_known_without_looking_into_its_files(
     write: Write, tmp_path: Path, readings: list[Path]
 ) -> None:
@@ -55,6 +64,7 @@ def test_an_unchanged_root_is_known_without_looking_into_its_files(
     assert second.entries["all"].members == ("a", "b")
 
 
+@pytest.mark.usefixtures("reader")
 @pytest.mark.parametrize("change", ["a task file", "a template", "one more file", "one file less"])
 def test_any_change_is_noticed(write: Write, tmp_path: Path, readings: list[Path], change: str) -> None:
     task = write("a.yaml", "include: base\n")
@@ -87,6 +97,7 @@ def test_what_is_wrong_is_said_every_time(write: Write, tmp_path: Path) -> None:
         assert [path.name for path, _ in index.broken] == ["b.yaml"]
 
 
+@pytest.mark.usefixtures("reader")
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"format": 1}', b"[]", b"\xff\xfe"])
 def test_a_damaged_snapshot_is_no_obstacle(write: Write, tmp_path: Path, damage: bytes) -> None:
     write("a.yaml", "task: a\n")

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import sqlite3
 import subprocess
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
-from assay.core.entry_points import find_entry_points
+from assay.core.entry_points import ImportPathStamp, find_entry_points, stamp_import_path
 from assay.core.fingerprints import digest_bytes, digest_text
 from assay.core.installation import DISTRIBUTION, assay_version
 from assay.core.secrets import redact_assignments
@@ -30,30 +31,39 @@ _PACKAGES = """accelerate datasets evaluate huggingface-hub httpx jinja2 litellm
 """Packages that can affect prompts, answers or scores."""
 
 _PLUGINS = "aggregations compat filters judges metrics models sandboxes sinks".split()
+_VERSION = re.compile(r"^Version:[ \t]*(\S+)", re.MULTILINE)
 _COMMAND_TIMEOUT_S = 10.0
 
 
 def list_versions() -> dict[str, Any]:
     """Return the versions of Assay, Python and the installed packages that matter, plugins included."""
-    packages = {name: found for name in _PACKAGES if (found := _find_version(name))}
-    for kind in _PLUGINS:
-        for plugin in find_entry_points(f"assay.{kind}"):
-            if plugin.dist is not None and plugin.dist.name != DISTRIBUTION:
-                packages[plugin.dist.name] = plugin.dist.version
     return {
         "assay": assay_version(),
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
         "sqlite": sqlite3.sqlite_version,
-        "packages": dict(sorted(packages.items())),
+        "packages": dict(_list_package_versions(stamp_import_path())),
     }
 
 
+@lru_cache(maxsize=1)
+def _list_package_versions(_: ImportPathStamp) -> dict[str, str]:
+    packages = {name: found for name in _PACKAGES if (found := _find_version(name))}
+    for kind in _PLUGINS:
+        for plugin in find_entry_points(f"assay.{kind}"):
+            if plugin.dist is not None and plugin.dist.name != DISTRIBUTION:
+                packages[plugin.dist.name] = plugin.dist.version
+    return dict(sorted(packages.items()))
+
+
 def _find_version(name: str) -> str | None:
+    """Return the version of an installed package. `Distribution.version` would parse the whole description of the package."""
     try:
-        return version(name)
+        found = distribution(name)
     except PackageNotFoundError:
         return None
+    stated = _VERSION.search(found.read_text("METADATA") or "")
+    return stated[1] if stated else found.version
 
 
 @lru_cache(maxsize=1)

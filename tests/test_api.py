@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import signal
 import subprocess
@@ -28,6 +29,26 @@ def test_run_has_results_table_and_documents(workspace: Path) -> None:
     assert [row["exact_match"] for row in rows] == [1.0] * 6
     assert (run.model, run.finished, run.id) == ("scripted", True, run.folder.name)
     assert repr(run) == f"Run(scripted: sums exact_match 1.0000, {str(run.folder)!r})"
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc/self/fd")
+def test_results_need_no_open_files_and_a_dropped_run_has_none(workspace: Path) -> None:
+    def list_open_files() -> list[Path]:
+        targets = [link.readlink() for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+        return [target for target in targets if target.is_relative_to(run_folder)]
+
+    gc.disable()
+    try:
+        run = assay.run(model=make_model(), tasks=[str(write_task(workspace))], output_path="out")
+        run_folder = run.folder.resolve()
+        assert run.results
+        assert list_open_files() == []
+        assert list(run.samples("sums"))
+        assert list_open_files() != []
+        del run
+        assert list_open_files() == []
+    finally:
+        gc.enable()
 
 
 def test_the_embedded_model_is_the_default(workspace: Path) -> None:

@@ -142,9 +142,18 @@ def run(
     execution = _Execution(progress=progress, on_plan=on_plan, command=tuple(command))
     with enforce_time_limit(spec.helper_timeout):
         finished = _execute_plan(_make_plan(spec, model, judges), execution)
-    if not command:  # the command line reports it in its own way
-        _warn_if_all_failed(finished)
-    return finished
+    return finished if command else _close_results(finished)
+
+
+def _close_results(run: Run) -> Run:
+    """Return the run with its results read and its files closed, so that a script can keep thousands of runs.
+
+    The journal opens again when something else is read. The command line reads and reports runs in its own way.
+    """
+    _warn_if_all_failed(run)
+    _ = run.estimates
+    run.close()
+    return run
 
 
 def _warn_if_all_failed(run: Run) -> None:
@@ -155,7 +164,7 @@ def _warn_if_all_failed(run: Run) -> None:
         return
     first = next((record for task in run.tasks for record in run.records(task)), None)
     why = summarise_reason(first["why"]) if first is not None else "unknown reason"
-    warnings.warn(f"all {failed} documents failed: {why}", UserWarning, stacklevel=3)
+    warnings.warn(f"all {failed} documents failed: {why}", UserWarning, stacklevel=4)
 
 
 def resume(
@@ -197,9 +206,7 @@ def resume(
     with enforce_time_limit(spec.helper_timeout):
         planned = _check_same_run(_make_plan(spec, given_model, given_judges), stored, recalled.manifest)
         finished = _execute_plan(planned, execution)
-    if not command:
-        _warn_if_all_failed(finished)
-    return finished
+    return finished if command else _close_results(finished)
 
 
 def score(

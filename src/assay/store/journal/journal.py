@@ -70,7 +70,7 @@ class Journal:
         self._stored_settings: set[str] = set()
         self._response_index = ResponseIndex()
         self._response_index_loaded = False
-        self._server_identity = ServerIdentityTracker(self.query)
+        self._server_identity = ServerIdentityTracker()
         self._tasks: dict[str, int] = {}
         ((version,),) = reader.execute("PRAGMA user_version")
         self._verifier: RowVerifier | None = None
@@ -119,6 +119,12 @@ class Journal:
         if self._lock is not None:
             write_page_checksums(self.path)
             self._lock.release()
+
+    def __del__(self) -> None:
+        """Close the file of a run that a caller drops without closing it. `sqlite3` closes it only at the next garbage
+        collection, because a connection refers to itself."""
+        if self._writer is None:
+            self._reader.close()
 
     # --- append ------------------------------------------------------------------------------------
 
@@ -191,7 +197,9 @@ class Journal:
             del new[name]
         given, facts, tokens = [], list[tuple[Any, ...]](), []
         for number, (name, response) in zip(known.add_new(new), new.items(), strict=True):
-            served = self._server_identity.record(response.served, judge, facts) if response.served else ""
+            served = response.served and self._server_identity.record(
+                response.served, judge, facts, self.query
+            )
             given.append(
                 rows.build_answered_row(number, name, response, source=source, at=now, served=served)
             )

@@ -30,14 +30,17 @@ Query = Callable[[str], Iterable[tuple[Any, ...]]]
 class ServerIdentityTracker:
     """Tracks the server identities of a journal while it is written."""
 
-    def __init__(self, query: Query) -> None:
-        self._query = query
+    def __init__(self) -> None:
         self._names: dict[str, list[str]] | None = None
 
-    def record(self, served: str, who: str, facts: list[tuple[Any, ...]]) -> str:
-        """Return the identity to store with a response: empty for the default. A new identity is added to `facts`."""
+    def record(self, served: str, who: str, facts: list[tuple[Any, ...]], query: Query) -> str:
+        """Return the identity to store with a response: empty for the default. A new identity is added to `facts`.
+
+        `query` reads the journal. It is an argument, because a tracker that refers to its journal keeps the file open
+        until the garbage collector finds the cycle.
+        """
         if self._names is None:
-            self._names = {key: json.loads(value) for key, value in self._query(_SELECT_IDENTITIES)}
+            self._names = {key: json.loads(value) for key, value in query(_SELECT_IDENTITIES)}
         key = _FACT_PREFIX + who
         names = self._names.setdefault(key, [])
         if served not in names:

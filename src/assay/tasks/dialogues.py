@@ -26,6 +26,7 @@ from assay.tasks.documents import TaskDocuments
 from assay.tasks.files.helper_functions import HelperFunction
 from assay.tasks.prompts.field_compilers import copy_fields
 from assay.tasks.prompts.media_parts import to_media_part
+from assay.tasks.prompts.tool_prompts import write_tools_as_text
 
 __all__ = [
     "MAX_STEPS_KEY",
@@ -242,7 +243,10 @@ class _MultiRoundDialogue(_RoundDialogue):
         self._set_outputs(outputs)
         if terminal:
             return self._finish()
-        return self._next_request(self._task.multimodal.prompt_from_messages(messages))
+        prompt = self._task.multimodal.prompt_from_messages(messages)
+        if self._task.tool_syntax:
+            prompt = write_tools_as_text(prompt, self._request_template.tools, self._task.tool_syntax)
+        return self._next_request(prompt)
 
     def _set_outputs(self, outputs: Any) -> None:
         if outputs is not None:

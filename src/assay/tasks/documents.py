@@ -89,7 +89,7 @@ class TaskDocuments:
         elif self.spec.doc_to_tool_prompt is not None:
             self.spec = replace(self.spec, doc_to_text=self.spec.doc_to_tool_prompt, tools=None)
 
-    @property
+    @cached_property
     def tool_syntax(self) -> str:
         """The syntax in which the model writes calls as text; empty if it gets the tools in its own format."""
         mode = self.rendering.tool_calls

@@ -25,7 +25,7 @@ from assay.tasks.files.helper_functions import compatibility_layers
 from assay.tasks.prompts.fewshot_pool import FewshotExamples
 from assay.tasks.prompts.field_compilers import compile_field, compile_media, compile_text, copy_fields
 from assay.tasks.prompts.media_parts import to_audio_part, to_image_part
-from assay.tasks.prompts.tool_prompts import add_tool_description
+from assay.tasks.prompts.tool_prompts import write_tools_as_text
 from assay.tasks.prompts.turns import Turn, build_question_turns, join_texts, prompt_from_turns
 
 __all__ = ["RenderingOptions", "RenderingPass", "Task", "insert_media", "open_task"]
@@ -180,8 +180,8 @@ class Task(TaskDocuments):
                 prompt = self._build_prompts(fields, examples)[0]
                 settings = self.request_settings
                 tools = self.find_tools(fields)
-                if tools is not None and tools.syntax:
-                    prompt = add_tool_description(prompt, tools)
+                if (tools is not None or prompt.chat) and self.tool_syntax:
+                    prompt = write_tools_as_text(prompt, tools, self.tool_syntax)
                 for repeat in range(spec.repeats):
                     yield Generate(
                         task=task,

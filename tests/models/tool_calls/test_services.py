@@ -248,6 +248,21 @@ def test_calls_and_results_in_the_prompt_are_sent(service: Service, kind: str) -
     assert service.bodies[0][key][1:] == expected
 
 
+@pytest.mark.parametrize("kind", ["anthropic", "gemini"])
+def test_the_results_of_parallel_calls_are_one_message(service: Service, kind: str) -> None:
+    calls = (CALL, ToolCall("area", '{"base": 4}', "c8"))
+    results = (
+        Message("tool", (ToolResult(text, one.id, "area"),))
+        for one, text in zip(calls, ("9", "16"), strict=True)
+    )
+    prompt = Prompt((TURNS.messages[0], Message("assistant", calls), *results, TURNS.messages[0]), chat=True)
+    answer(service, kind, replace(with_tools(), prompt=prompt))
+    key, content = {"anthropic": ("messages", "content"), "gemini": ("contents", "parts")}[kind]
+    question, asked, told, again = service.bodies[0][key]
+    assert len(asked[content]) == len(told[content]) == 2
+    assert "c8" in json.dumps(told[content][1]) and again == question
+
+
 def test_a_call_that_gemini_cannot_parse_is_an_outcome(service: Service) -> None:
     broken = {"finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": "area(base="}
     service.replies["/v1beta/models/m:generateContent"] = {"candidates": [broken]}

@@ -121,10 +121,17 @@ def test_own_messages_may_have_tool_calls_and_results(make_task: MakeTask) -> No
         {"role": "assistant", "content": "Look.", "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c1", "content": "4"},
     ]
-    prompt = first_prompt(make_task(doc_to_messages=lambda fields: given))
+    task = make_task(doc_to_messages=lambda fields: given, rendering={"supports_tools": True})
+    prompt = first_prompt(task)
     assert prompt.messages[1].parts == (Text("Look."), ToolCall("area", '{"base": 2}', "c1"))
-    assert prompt.messages[2].parts == (ToolResult("4", "c1"),)
+    assert prompt.messages[2].parts == (ToolResult("4", "c1", "area"),)
     assert prompt.text == "Area?Look.4"
+    as_text = first_prompt(make_task(doc_to_messages=lambda fields: given))
+    assert [(message.role, message.text) for message in as_text.messages] == [
+        ("user", "Area?"),
+        ("assistant", 'Look.\n[{"name": "area", "arguments": {"base": 2}}]'),
+        ("user", "Result of `area`: 4"),
+    ]
 
 
 @pytest.mark.parametrize(("model", "expected"), [("qwen", "Q0!"), ("other", "Q0.")])

@@ -19,6 +19,7 @@ from assay.models.remote.errors import BadReply
 from assay.models.remote.options import Options
 from assay.models.remote.protocol.chat import Choice, ParsedReply, collect_stop_strings
 from assay.models.remote.protocol.media import EncodedMedia, MediaEncoding, encode_image, encode_video_frames
+from assay.models.tool_calls import merge_tool_messages
 
 __all__ = ["AnthropicModel", "MessagesApi", "parse_message"]
 
@@ -223,7 +224,7 @@ def _parse_usage(value: Any) -> Usage | None:
 def _build_messages(prompt: Prompt, media: MediaEncoding) -> tuple[str, list[dict[str, Any]]]:
     """Return the system message and the other messages."""
     system = "\n\n".join(message.text for message in prompt.messages if message.role == "system")
-    rest = [message for message in prompt.messages if message.role != "system"]
+    rest = [message for message in merge_tool_messages(prompt.messages) if message.role != "system"]
     messages: list[dict[str, Any]] = [
         {
             "role": "user" if message.role == "tool" else message.role,

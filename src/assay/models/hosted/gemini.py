@@ -27,6 +27,7 @@ from assay.models.remote.protocol.media import (
     encode_video_file,
     encode_video_frames,
 )
+from assay.models.tool_calls import merge_tool_messages
 
 __all__ = ["GeminiModel", "GenerateContentApi", "parse_content"]
 
@@ -273,7 +274,7 @@ def _build_contents(prompt: Prompt, media: MediaEncoding) -> tuple[str, list[dic
             "role": "model" if message.role == "assistant" else "user",
             "parts": [piece for part in message.parts for piece in _build_parts(part, media)],
         }
-        for message in prompt.messages
+        for message in merge_tool_messages(prompt.messages)
         if message.role != "system"
     ]
     return system, contents

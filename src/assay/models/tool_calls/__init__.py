@@ -8,12 +8,13 @@ from assay.models.tool_calls.formats import (
     extract_known_calls,
     supports_tools,
 )
-from assay.models.tool_calls.messages import to_openai_tools, to_template_messages
+from assay.models.tool_calls.messages import merge_tool_messages, to_openai_tools, to_template_messages
 
 __all__ = [
     "CallFormat",
     "detect_call_format",
     "extract_known_calls",
+    "merge_tool_messages",
     "supports_tools",
     "to_openai_tools",
     "to_template_messages",

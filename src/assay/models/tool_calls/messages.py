@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from assay.core.records.messages import Message, Prompt
 from assay.core.records.tools import Tool, ToolCall, ToolResult, Tools
 
-__all__ = ["to_openai_call", "to_openai_tools", "to_template_messages"]
+__all__ = ["merge_tool_messages", "to_openai_call", "to_openai_tools", "to_template_messages"]
 
 
 def to_openai_tools(tools: Tools) -> list[dict[str, Any]]:
@@ -29,6 +30,22 @@ def to_openai_call(call: ToolCall) -> dict[str, Any]:
         "type": "function",
         "function": {"name": call.name, "arguments": call.arguments or "{}"},
     }
+
+
+def merge_tool_messages(messages: Iterable[Message]) -> list[Message]:
+    """Return the messages with consecutive tool results in one message: some services require all results of a turn together.
+
+    >>> one, other = (Message("tool", (ToolResult(text),)) for text in "ab")
+    >>> len(merge_tool_messages([one, other]))
+    1
+    """
+    merged: list[Message] = []
+    for message in messages:
+        if message.role == "tool" and merged and merged[-1].role == "tool":
+            merged[-1] = Message("tool", (*merged[-1].parts, *message.parts))
+        else:
+            merged.append(message)
+    return merged
 
 
 def to_template_messages(messages: tuple[Message, ...] | Prompt) -> list[dict[str, Any]]:

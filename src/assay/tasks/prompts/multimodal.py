@@ -14,6 +14,7 @@ from assay.core.records.specs import TaskSpec
 from assay.core.records.tools import ToolCall, ToolResult
 from assay.tasks.files.helper_functions import HelperFunction
 from assay.tasks.prompts.media_parts import to_audio_part, to_image_part, to_media_part, to_video_part
+from assay.tasks.prompts.tool_history import link_tool_results
 
 __all__ = ["MultimodalRenderer"]
 
@@ -74,7 +75,7 @@ class MultimodalRenderer:
                 f"`doc_to_messages` must return a list of messages, not {messages!r:.80}",
                 where=self.where,
             )
-        return Prompt(tuple(self._message(one) for one in messages), chat=True)
+        return Prompt(link_tool_results(self._message(one) for one in messages), chat=True)
 
     def call_doc_to_messages(self, fields: Mapping[str, Any]) -> Any:
         """Call `doc_to_messages`."""

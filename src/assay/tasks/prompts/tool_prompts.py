@@ -10,8 +10,9 @@ import json
 
 from assay.core.records.messages import Message, Prompt, Text
 from assay.core.records.tools import Tools
+from assay.tasks.prompts.tool_history import has_tool_history, write_tool_history
 
-__all__ = ["add_tool_description", "describe_tools"]
+__all__ = ["add_tool_description", "describe_tools", "write_tools_as_text"]
 
 _FORMS = {
     "json": (
@@ -58,3 +59,10 @@ def add_tool_description(prompt: Prompt, tools: Tools) -> Prompt:
     if prompt.plain is not None:
         return Prompt.of_text(f"{description}\n\n{prompt.plain}")
     return Prompt((Message(first.role, (Text(f"{description}\n\n"), *first.parts)), *rest), chat=prompt.chat)
+
+
+def write_tools_as_text(prompt: Prompt, tools: Tools | None, syntax: str) -> Prompt:
+    """Return the prompt for a model without tool support: the tools, and the calls and results so far, as text."""
+    if prompt.chat and has_tool_history(prompt):
+        prompt = write_tool_history(prompt, syntax)
+    return prompt if tools is None else add_tool_description(prompt, tools)

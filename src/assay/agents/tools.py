@@ -1,0 +1,140 @@
+"""The interfaces between the agent loop, its tools and its environment.
+
+A tool declares the kind of its effect. The loop writes every call to the journal before and after it runs, and uses the kind
+if the process dies in between:
+
+    pure         no effect: run again
+    repeatable   changes only the environment, which is restored first: run again
+    once         has an effect outside the environment: never run again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from assay.core.records.tools import Tool
+
+__all__ = [
+    "EFFECTS",
+    "AgentTool",
+    "Effect",
+    "Environment",
+    "EnvironmentContext",
+    "SupportsChecks",
+    "SupportsExpectedState",
+    "SupportsSnapshots",
+    "ToolOutput",
+]
+
+Effect = Literal["pure", "repeatable", "once"]
+EFFECTS: tuple[Effect, ...] = ("pure", "repeatable", "once")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """What a call returns to the model."""
+
+    text: str
+    error: bool = False
+    """Whether the call failed. Failed calls count towards `max_tool_errors`."""
+
+    ends: bool = False
+    """Whether the agent stops after this call."""
+
+
+class AgentTool(Protocol):
+    """A tool that the loop can call."""
+
+    @property
+    def definition(self) -> Tool:
+        """The name, description and JSON schema, as the model gets them."""
+        ...
+
+    @property
+    def effect(self) -> Effect:
+        """What the loop may do with a call that was interrupted."""
+        ...
+
+    @property
+    def in_thread(self) -> bool:
+        """Whether calls run in a worker thread, so that other documents continue meanwhile.
+
+        False for the code of a task, which runs in the main thread.
+        """
+        ...
+
+    def call(self, arguments: Mapping[str, Any], environment: Environment) -> ToolOutput | str:
+        """Run the tool. The arguments match the schema. An exception becomes a failed call with its message."""
+        ...
+
+
+class Environment(Protocol):
+    """What the tools of one agent act on. One environment is opened per document and repeat."""
+
+    def tools(self) -> Sequence[AgentTool]:
+        """Return the tools of the environment."""
+        ...
+
+    def state(self) -> Any:
+        """Return the state as a JSON value. It is stored, hashed, compared and shown."""
+        ...
+
+    def close(self) -> None:
+        """Release resources. Called once, also after errors."""
+        ...
+
+
+@runtime_checkable
+class SupportsSnapshots(Protocol):
+    """An environment that can be restored after the process died.
+
+    Other environments are opened again, and the calls with the effect `repeatable` run again in the same order. They cannot
+    have tools with the effect `once`.
+    """
+
+    def snapshot(self) -> str:
+        """Return a snapshot of the environment: the content, or the name of what `context.folder` holds."""
+        ...
+
+    def restore(self, snapshot: str) -> None:
+        """Make the environment what it was when `snapshot` returned this text."""
+        ...
+
+
+@runtime_checkable
+class SupportsExpectedState(Protocol):
+    """An environment that knows the state that a perfect agent reaches."""
+
+    def expected_state(self) -> Any:
+        """Return the expected state. Called once, at the end; it may change the environment."""
+        ...
+
+
+@runtime_checkable
+class SupportsChecks(Protocol):
+    """An environment that checks what the agent did: milestones, or programs that test its files."""
+
+    def checks(self) -> Mapping[str, float]:
+        """Return a score between 0 and 1 by name. Called once, at the end."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentContext:
+    """What an environment may know about its agent. The class of an environment is called with it."""
+
+    document: Mapping[str, Any]
+    """The fields of the document."""
+
+    repeat: int
+    seed: int
+    """A seed for this document and repeat; the same when the run is resumed."""
+
+    folder: Path
+    """A folder of its own inside the folder of the run. It is kept when the run is resumed. Not created yet."""
+
+    options: Mapping[str, Any]
+    """The entries below `environment:` in the task file, other than `class`."""

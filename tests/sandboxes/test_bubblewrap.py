@@ -30,7 +30,7 @@ def bwrap(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("bwrap")
 def test_command_has_no_network_and_a_read_only_root() -> None:
-    command = bubblewrap_command(PROGRAM, sys.executable, root=False)
+    command = bubblewrap_command(PROGRAM.limits, sys.executable, root=False)
     assert {"--unshare-net", "--unshare-pid", "--unshare-user", "--die-with-parent"} <= {*command}
     assert command[-1] == "--"
     assert command[command.index("--chdir") + 1] == "/box"
@@ -39,7 +39,7 @@ def test_command_has_no_network_and_a_read_only_root() -> None:
 
 @pytest.mark.usefixtures("bwrap")
 def test_root_keeps_only_the_capabilities_of_the_launcher() -> None:
-    command = bubblewrap_command(PROGRAM, sys.executable, root=True)
+    command = bubblewrap_command(PROGRAM.limits, sys.executable, root=True)
     assert command[command.index("--cap-drop") + 1] == "ALL"
     added = [command[index + 1] for index, word in enumerate(command) if word == "--cap-add"]
     assert added == ["CAP_SETUID", "CAP_SETGID", "CAP_SYS_PTRACE"]

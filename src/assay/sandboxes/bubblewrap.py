@@ -9,7 +9,13 @@ from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
 
-from assay.core.records.programs import Execution, IsolationReport, Program, SandboxError
+from assay.core.records.programs import (
+    Execution,
+    IsolationReport,
+    Program,
+    ResourceLimits,
+    SandboxError,
+)
 from assay.sandboxes.inspection import inspect_sandbox
 from assay.sandboxes.launch_spec import (
     build_launch_spec,
@@ -46,7 +52,7 @@ class BubblewrapSandbox:
         spec = partial(
             build_launch_spec, program, mode="inside", folder="/box", uid=user, interpreter=self._python
         )
-        command = bubblewrap_command(program, self._python, root=user is not None)
+        command = bubblewrap_command(program.limits, self._python, root=user is not None)
         return await run_launcher(
             LaunchRequest(
                 sandbox=self.name,
@@ -57,10 +63,22 @@ class BubblewrapSandbox:
         )
 
 
-def bubblewrap_command(program: Program, python: str, *, root: bool) -> list[str]:
-    """Return the `bwrap` command. As root it needs no user namespace and can become another user."""
-    command = [shutil.which("bwrap") or "bwrap", "--die-with-parent", "--as-pid-1"]
-    for kind in ("pid", "net", "ipc", "uts"):
+def bubblewrap_command(
+    limits: ResourceLimits,
+    python: str,
+    *,
+    root: bool,
+    session: bool = False,
+    network: bool = False,
+    readable: Sequence[str] = (),
+) -> list[str]:
+    """Return the `bwrap` command. As root it needs no user namespace and can become another user.
+
+    The first process of a `session` may create more namespaces and ends by itself. `network` keeps the network of the machine.
+    """
+    command = [shutil.which("bwrap") or "bwrap", "--as-pid-1"]
+    command += [] if session else ["--die-with-parent"]
+    for kind in ("pid", "ipc", "uts", *(() if network else ("net",))):
         command.append(f"--unshare-{kind}")
     if root:
         command += [
@@ -69,10 +87,13 @@ def bubblewrap_command(program: Program, python: str, *, root: bool) -> list[str
         ]  # except those that the launcher needs to become and to inspect another user
         for name in ("CAP_SETUID", "CAP_SETGID", "CAP_SYS_PTRACE"):
             command += ["--cap-add", name]
+        if session:
+            command += ["--cap-add", "CAP_SYS_ADMIN"]
     else:
         command += ["--unshare-user", "--uid", "65534", "--gid", "65534"]
         command += ["--disable-userns"] if _supports("--disable-userns") else []
-    visible = list(dict.fromkeys([*readable_folders(python), *readable_folders()]))
+        command += ["--cap-add", "CAP_SYS_ADMIN"] if session else []
+    visible = list(dict.fromkeys([*readable_folders(python), *readable_folders(), *readable]))
     for folder in _list_parents(visible):  # `bwrap` would create them without access for other users
         command += [*(["--perms", "0755"] if _supports("--perms") else []), "--dir", folder]
     for path in visible:
@@ -80,7 +101,7 @@ def bubblewrap_command(program: Program, python: str, *, root: bool) -> list[str
     for link, target in link_targets().items():
         command += ["--symlink", target, link]
     command += ["--proc", "/proc", "--dev", "/dev"]
-    command += ["--size", str(program.limits.file_bytes)] if _supports("--size") else []
+    command += ["--size", str(limits.file_bytes)] if _supports("--size") else []
     command += [*(["--perms", "1777"] if _supports("--perms") else []), "--tmpfs", "/box"]
     if "/tmp" not in (*visible, *_list_parents(visible)):
         command += ["--symlink", "box", "/tmp"]

@@ -36,7 +36,12 @@ class Cgroup:
     @property
     def ran_out_of_memory(self) -> bool:
         """Whether the kernel killed the program because of its memory limit."""
-        return _read_counters(self._folder / "memory.events").get("oom_kill", 0) > 0
+        return self.memory_kills > 0
+
+    @property
+    def memory_kills(self) -> int:
+        """The number of processes that the kernel killed because of the memory limit."""
+        return _read_counters(self._folder / "memory.events").get("oom_kill", 0)
 
     def remove(self) -> None:
         """Kill all processes in the cgroup and remove it."""

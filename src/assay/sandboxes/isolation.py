@@ -54,7 +54,7 @@ def drop_capabilities() -> None:
 
 def enter_namespaces(spec: dict[str, Any]) -> None:
     """Enter new namespaces, as root or through a user namespace."""
-    kinds = NEWNS | NEWPID | NEWNET | NEWIPC | NEWUTS
+    kinds = NEWNS | NEWPID | NEWIPC | NEWUTS | (0 if spec.get("network") else NEWNET)
     if os.geteuid() == 0:
         if LIBC.unshare(kinds) == 0:
             return
@@ -123,7 +123,7 @@ def enter_new_root(spec: dict[str, Any]) -> None:
         if not os.path.exists(f"/new/{name}"):  # the interpreter may be in /tmp
             os.symlink("/box", f"/new/{name}")
     owner = spec["uid"] if spec["uid"] is not None else os.getuid()
-    size = f"size={spec['bounds']['file_bytes']},nr_inodes=20000,mode=700,uid={owner},gid={owner}"
+    size = f"size={spec['bounds']['file_bytes']},nr_inodes={spec.get('max_files') or 20000},mode=700,uid={owner},gid={owner}"
     mount("tmpfs", "/new/box", "tmpfs", MS_NOSUID | MS_NODEV, size)
     try:
         mount("proc", "/new/proc", "proc", MS_NOSUID | MS_NODEV | 8)

@@ -20,7 +20,7 @@ import warnings  # noqa: F401 - os.execvpe imports it when the program's user ma
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:  # defined in the new interpreter already
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from assay.sandboxes.isolation import (
         LINUX,
@@ -125,6 +125,8 @@ def watch_program(spec: dict[str, Any], child: int, all_in_namespace: bool) -> d
                 return {"ended": "memory"}
             if len(alive) > spec["max_processes"]:
                 return {"ended": "processes"}
+            if count_files(spec) > spec.get("max_files", 0):
+                return {"ended": "files"}
         wait_for_child(POLL_S)
 
 
@@ -199,6 +201,14 @@ def sum_fields(lines: Iterable[str], names: tuple[str, ...]) -> int:
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(names))
 
 
+def count_files(spec: dict[str, Any]) -> int:
+    """Return the number of files in the program's folder, or 0 without a limit on them."""
+    if not spec.get("max_files"):
+        return 0
+    usage = os.statvfs(spec["folder"])
+    return usage.f_files - usage.f_ffree
+
+
 def kill_all(spec: dict[str, Any], child: int) -> None:
     """Kill all remaining processes: at once as their own user if that user is unique, otherwise one by one."""
     if spec["own_user"] and os.geteuid() == 0 and spec["uid"] not in (None, 65534):
@@ -238,13 +248,15 @@ def kill_all(spec: dict[str, Any], child: int) -> None:
 # --- the parts ----------------------------------------------------------------------------------------------------
 
 
-def supervise(spec: dict[str, Any], all_in_namespace: bool) -> dict[str, Any]:
-    """Start the program, wait for it, and kill what remains."""
+def supervise(
+    spec: dict[str, Any], all_in_namespace: bool, start: Callable[[dict[str, Any]], None] | None = None
+) -> dict[str, Any]:
+    """Start the program, wait for it, and kill what remains. `start` replaces `exec_program`."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
     report(spec, {"started": True})
     child = os.fork()
     if child == 0:
-        exec_program(spec)
+        (start or exec_program)(spec)
     fact = watch_program(spec, child, all_in_namespace)
     if not all_in_namespace:
         kill_all(spec, child)

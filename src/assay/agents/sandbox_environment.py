@@ -1,0 +1,140 @@
+"""The environment `sandbox`: a workspace per document, with tools that act on it and programs that check it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from assay.agents.sandbox_tools import SANDBOX_TOOLS, cut_text
+from assay.agents.tools import AgentTool, EnvironmentContext
+from assay.core.errors import TaskError
+from assay.core.records.programs import ResourceLimits
+from assay.sandboxes.sessions import SandboxSession
+from assay.sandboxes.snapshots import FileEntry, SnapshotStore
+
+__all__ = ["SandboxEnvironment"]
+
+_MAX_STATE_FILES = 200
+_MAX_STATE_TEXT_BYTES = 4000
+"""Larger files are a hash in the state."""
+
+_OPTIONS = ("checks", "files", "folder", "limits", "network", "readable", "sandbox", "setup", "tools")
+
+
+class SandboxEnvironment:
+    """A sandbox session as the environment of an agent.
+
+    The document may have `files`, `setup` and `checks`, which are added to those of the task.
+    """
+
+    def __init__(self, context: EnvironmentContext) -> None:
+        options, document = context.options, context.document
+        for name in options:
+            if name not in _OPTIONS:
+                raise TaskError(
+                    f"unknown option `{name}` of the environment `sandbox`",
+                    where="environment",
+                    hint=f"known: {', '.join(_OPTIONS)}",
+                )
+        self._checks = {**_get_mapping(options, "checks"), **_get_mapping(document, "checks")}
+        self.session = SandboxSession(
+            SnapshotStore(context.folder / "snapshots"),
+            files=Path(options["folder"]) if options.get("folder") else None,
+            limits=_read_limits(_get_mapping(options, "limits")),
+            network=bool(options.get("network", False)),
+            sandbox=str(options.get("sandbox", "auto")),
+            readable=[str(path) for path in options.get("readable", ())],
+        )
+        self._timeout_s = self.session.limits.time_s
+        names = options.get("tools", list(SANDBOX_TOOLS))
+        for name in names:
+            if name not in SANDBOX_TOOLS:
+                known = ", ".join(SANDBOX_TOOLS)
+                raise TaskError(
+                    f"no sandbox tool is called `{name}`", where="environment", hint=f"known: {known}"
+                )
+        self._tools: Sequence[AgentTool] = [
+            SANDBOX_TOOLS[name](self.session, timeout_s=self._timeout_s) for name in names
+        ]
+        self.session.open()
+        try:
+            files = {**_get_mapping(options, "files"), **_get_mapping(document, "files")}
+            for path, text in files.items():
+                self.session.write_file(str(path), str(text).encode("utf-8", "surrogatepass"))
+            for command in (options.get("setup"), document.get("setup")):
+                self._set_up(command)
+        except BaseException:
+            self.session.close()
+            raise
+
+    def tools(self) -> Sequence[AgentTool]:
+        """Return the tools of the session."""
+        return self._tools
+
+    def state(self) -> Any:
+        """Return the files: the text of small ones, the hash of others."""
+        entries = self.session.store.read_snapshot(self.session.snapshot())
+        files = {entry.path: self._describe(entry) for entry in entries[:_MAX_STATE_FILES]}
+        more = len(entries) - len(files)
+        return {"files": files, **({"more_files": more} if more else {})}
+
+    def checks(self) -> Mapping[str, float]:
+        """Run the check programs: 1 for each that exits with 0."""
+        scores = {}
+        for name, command in self._checks.items():
+            done = self.session.run(["bash", "-c", str(command)], timeout_s=self._timeout_s)
+            scores[str(name)] = 1.0 if done.succeeded else 0.0
+        return scores
+
+    def snapshot(self) -> str:
+        """Store the files; return the id of the snapshot."""
+        return self.session.snapshot()
+
+    def restore(self, snapshot: str) -> None:
+        """Replace the files with those of a snapshot."""
+        self.session.restore(snapshot)
+
+    def close(self) -> None:
+        """End the session."""
+        self.session.close()
+
+    def _set_up(self, command: Any) -> None:
+        if not command:
+            return
+        done = self.session.run(["bash", "-c", str(command)], timeout_s=self._timeout_s, merge_output=True)
+        if not done.succeeded:
+            raise TaskError(
+                f"the command `setup` failed ({done.exit_reason} {done.exit_code or done.signal or ''}): "
+                f"{cut_text(done.stdout, 500)}",
+                where="environment.setup",
+            )
+
+    def _describe(self, entry: FileEntry) -> Any:
+        if entry.kind != "file":
+            return {"kind": entry.kind, **({"target": entry.target} if entry.target else {})}
+        if entry.size <= _MAX_STATE_TEXT_BYTES:
+            content = self.session.store.read_content(entry)
+            try:
+                return content.decode()
+            except UnicodeDecodeError:
+                pass
+        return {"sha256": entry.sha256, "size": entry.size}
+
+
+def _get_mapping(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = values.get(name) or {}
+    if not isinstance(value, Mapping):
+        raise TaskError(f"`{name}` must be a mapping, not {value!r:.60}", where=f"environment.{name}")
+    return value
+
+
+def _read_limits(values: Mapping[str, Any]) -> ResourceLimits:
+    defaults = {"time_s": 60.0, "output_bytes": 64 << 10}
+    try:
+        return ResourceLimits(**{**defaults, **values})
+    except TypeError:
+        known = ", ".join(ResourceLimits.__slots__)
+        raise TaskError(
+            f"unknown limit in {sorted(values)}", where="environment.limits", hint=f"known: {known}"
+        ) from None

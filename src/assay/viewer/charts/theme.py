@@ -162,7 +162,7 @@ def build_layout(theme: Theme, *, rows: int = 0, height: int = 0, legend: bool =
 def build_axis(theme: Theme, title: str = "", **more: Any) -> dict[str, Any]:
     """Return a numeric axis."""
     return {
-        "title": {"text": escape_text(title), "font": {"color": theme.faint, "size": 12}},
+        "title": {"text": escape_text(title), "font": {"color": theme.faint, "size": 12}, "standoff": 10},
         "gridcolor": theme.grid,
         "zeroline": False,
         "linecolor": theme.zero,

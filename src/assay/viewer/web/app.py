@@ -21,6 +21,7 @@ from assay.viewer.web import (
     document_list_routes,
     label_routes,
     matrix_routes,
+    plot_routes,
     rendering,
     run_routes,
 )
@@ -65,6 +66,7 @@ def build_app(catalog: RunCatalog, *, token: str, port: int) -> AccessControl:
             *run_routes.routes,
             *comparison_routes.routes,
             *matrix_routes.routes,
+            *plot_routes.routes,
         ],
         lifespan=lifespan,
         exception_handlers={

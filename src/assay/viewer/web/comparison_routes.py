@@ -24,20 +24,21 @@ from assay.viewer.web.rendering import render
 from assay.viewer.web.run_catalog import RunCatalog
 from assay.viewer.web.run_routes import read_directions, read_page_number, render_loading_page
 
-__all__ = ["routes"]
+__all__ = ["read_run_keys", "routes", "sort_baseline_first"]
 
 _NO_STORE = {"cache-control": "no-store"}
 _MAX_RUNS = 8
 
 
-def _read_run_keys(request: Request) -> list[str]:
+def read_run_keys(request: Request) -> list[str]:
+    """Return the runs in the URL."""
     keys = list(dict.fromkeys(request.query_params.getlist("run")))[:_MAX_RUNS]
     for key in keys:
         request.app.state.catalog.folder(key)
     return keys
 
 
-def _sort_baseline_first(keys: list[str], started: dict[str, float], baseline: str) -> list[str]:
+def sort_baseline_first(keys: list[str], started: dict[str, float], baseline: str) -> list[str]:
     """Sort runs by start time, so that the oldest is the baseline; a baseline in the URL comes first."""
     return sorted(keys, key=lambda key: (key != baseline, started.get(key.partition("@")[0], 0.0)))
 
@@ -47,8 +48,8 @@ def _show_comparison(request: Request) -> Response:
     entries = request.app.state.entries
     every = [entries.get(key, folder) for key, folder in catalog.folders().items()]
     every.sort(key=lambda entry: -(entry.started or 0.0))
-    keys = _sort_baseline_first(
-        _read_run_keys(request),
+    keys = sort_baseline_first(
+        read_run_keys(request),
         {entry.key: entry.started or 0.0 for entry in every},
         request.query_params.get("baseline", ""),
     )
@@ -98,7 +99,7 @@ def _show_comparison(request: Request) -> Response:
 def _show_document(request: Request) -> Response:
     """Show one document with the answers of each run."""
     catalog: RunCatalog = request.app.state.catalog
-    keys = _read_run_keys(request)
+    keys = read_run_keys(request)
     given = request.query_params
     task = given.get("task", "")
     numbers = given.getlist("document")

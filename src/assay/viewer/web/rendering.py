@@ -22,6 +22,7 @@ from markupsafe import Markup
 from assay.core.records.endings import ENDINGS
 from assay.viewer.charts import CONFIG
 from assay.viewer.number_format import format_age, format_dollars, format_duration
+from assay.viewer.plots.records import PlotTable, format_cell
 from assay.viewer.web.colours import build_colour_rules
 from assay.viewer.web.pages.conversation import split_segments
 
@@ -48,6 +49,7 @@ STATIC_FILES = {
     "style.css": "text/css",
     "page.js": "text/javascript",
     "charts.js": "text/javascript",
+    "chart_downloads.js": "text/javascript",
     "reader.js": "text/javascript",
     "reader.css": "text/css",
     "markdown.js": "text/javascript",
@@ -73,6 +75,8 @@ _OUTCOME_MEANINGS: dict[str, str] = dict([*ENDINGS.items(), ("open", "not proces
 @cache
 def read_static_file(name: str) -> bytes:
     """Return a static file; the style sheet includes the colour variables."""
+    if name == "chart_downloads.js":  # reports contain it, too
+        return files("assay.viewer.charts").joinpath("downloads.js").read_bytes()
     content = files(__package__).joinpath("static", *name.split("/")).read_bytes()
     return build_colour_rules().encode() + content if name == "style.css" else content
 
@@ -101,6 +105,7 @@ def _build_environment() -> Environment:
         "duration": lambda seconds: "" if seconds is None else format_duration(seconds),
         "latency": lambda seconds: f"{1000 * seconds:.0f} ms" if seconds < 1 else format_duration(seconds),
         "dollars": format_dollars,
+        "cell": format_cell,
         "percent": lambda share: f"{100 * share:.1f} %",
         "pretty": format_json,
         "segment": lambda text: quote(str(text), safe=""),
@@ -227,7 +232,9 @@ def build_url(path: str, query: Mapping[str, Any] | None = None, **changes: Any)
     return f"{path}?{urlencode(kept, doseq=True)}" if kept else path
 
 
-def dump_figures(figures: Mapping[str, Any]) -> Markup:
-    """Return the figures of both themes as JSON that is safe inside a script element."""
-    text = json.dumps({**figures, "config": CONFIG}, ensure_ascii=True, allow_nan=False, default=str)
+def dump_figures(figures: Mapping[str, Any], table: PlotTable | None = None) -> Markup:
+    """Return the figures of both themes as JSON that is safe inside a script element, with the numbers to download."""
+    more = {} if table is None else {"table": {"columns": table.columns, "rows": table.rows}}
+    content = {**figures, "config": CONFIG, **more}
+    text = json.dumps(content, ensure_ascii=True, allow_nan=False, default=str)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

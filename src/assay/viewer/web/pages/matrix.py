@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from assay.core.errors import AssayError
+from assay.core.records.verdicts import Estimate
 from assay.store.runs.run import Run
-from assay.viewer.charts import HistoryPoint, build_history_figure, build_themed_figures
+from assay.viewer.charts import HistoryPoint, build_themed_figures
 from assay.viewer.comparison.sources import open_source
 from assay.viewer.matrix import build_matrix
 from assay.viewer.matrix.score_matrix import Matrix, MatrixRow
-from assay.viewer.results.run_overview import is_share
+from assay.viewer.plots.run_plots import build_history_plot
 from assay.viewer.web.rendering import dump_figures
 from assay.viewer.web.run_catalog import RunCatalog
 from assay.viewer.web.run_entries import RunEntry
@@ -110,20 +110,26 @@ def build_history_context(
     chosen = metric if metric in metrics else next(iter(metrics), "")
     rows = [one for one in found if one["estimate"].metric == chosen]
     rows.sort(key=lambda one: -(one["entry"].started or 0.0))
-    points = [
-        HistoryPoint(
-            model=one["entry"].model,
-            run=one["entry"].id,
-            started_s=float(one["entry"].started or 0.0),
-            value=float(one["estimate"].value),
-            low=(one["estimate"].interval or (None, None))[0],
-            high=(one["estimate"].interval or (None, None))[1],
-        )
-        for one in reversed(rows)
-    ]
-    share = bool(rows) and all(is_share(one["estimate"]) for one in rows)
-    chart = None
-    if points:
-        figure = partial(build_history_figure, points, metric=chosen, share=share)
-        chart = dump_figures(build_themed_figures(figure))
-    return {"task": task, "metric": chosen, "metrics": list(metrics), "rows": rows, "chart": chart}
+    pairs = [(_build_point(one["entry"], one["estimate"]), one["estimate"]) for one in reversed(rows)]
+    plot = build_history_plot(pairs, task, metric=chosen)
+    chart = None if plot.build is None else dump_figures(build_themed_figures(plot.build), plot.table)
+    return {
+        "task": task,
+        "metric": chosen,
+        "metrics": list(metrics),
+        "rows": rows,
+        "chart": chart,
+        "summary": plot.summary,
+    }
+
+
+def _build_point(entry: RunEntry, estimate: Estimate) -> HistoryPoint:
+    low, high = estimate.interval or (None, None)
+    return HistoryPoint(
+        model=entry.model,
+        run=entry.id,
+        started_s=float(entry.started or 0.0),
+        value=float(estimate.value),
+        low=low,
+        high=high,
+    )

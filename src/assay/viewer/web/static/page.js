@@ -101,6 +101,7 @@ function formUrl(form) {
 }
 
 function initLiveForms() {
+  for (const form of all("form[data-submit]")) form.addEventListener("change", () => form.requestSubmit());
   for (const form of all("form[data-live]")) {
     if (form.dataset.ready) continue;
     form.dataset.ready = "1";

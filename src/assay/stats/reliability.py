@@ -1,0 +1,159 @@
+"""Calibration of a model's confidence: the reliability diagram and the expected calibration error.
+
+A model is calibrated if, among the documents that it answers with a confidence of 80 %, 80 % are right. The expected
+calibration error (ECE) is the mean distance between confidence and accuracy over equally wide bins of confidence.
+
+The ECE of a finite number of documents is above 0 even for a calibrated model. `chance_ece` is what such a model would have
+on average with the same confidences, so that the two can be compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from assay.core.errors import AssayError
+from assay.stats.intervals.confidence_intervals import wilson_interval
+
+__all__ = ["Reliability", "ReliabilityBin", "compute_choice_confidence", "compute_reliability"]
+
+Floats = NDArray[np.float64]
+
+_RESAMPLES = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReliabilityBin:
+    """The documents whose confidence lies between two values."""
+
+    low: float
+    high: float
+    documents: int
+    confidence: float
+    """Mean confidence."""
+
+    accuracy: float
+    """Share of right answers."""
+
+    accuracy_low: float
+    accuracy_high: float
+    """95 % Wilson interval of the accuracy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reliability:
+    """How well confidence agrees with accuracy."""
+
+    documents: int
+    confidence: float
+    accuracy: float
+    ece: float
+    ece_low: float
+    ece_high: float
+    """95 % bootstrap interval of the ECE."""
+
+    chance_ece: float
+    """Mean ECE of a calibrated model with the same confidences and number of documents."""
+
+    brier: float
+    """Mean squared distance between confidence and result (1 for right, 0 for wrong)."""
+
+    bins: tuple[ReliabilityBin, ...]
+    """Bins with documents, in the order of confidence."""
+
+
+def compute_choice_confidence(log_probabilities: Sequence[float]) -> float:
+    """Return the share of the most likely choice in the total probability of all choices; NaN if none is finite.
+
+    >>> round(compute_choice_confidence([-1.0, -1.0, -1.0, -1.0]), 6)
+    0.25
+    """
+    known = [value for value in log_probabilities if not math.isnan(value)]
+    top = max(known, default=-math.inf)
+    if not math.isfinite(top):
+        return math.nan
+    return 1.0 / sum(math.exp(value - top) for value in known)
+
+
+def compute_reliability(
+    confidences: ArrayLike, right: ArrayLike, *, bins: int = 10, seed: int = 0
+) -> Reliability:
+    """Compute the reliability diagram of confidences between 0 and 1 and results (1 for right, 0 for wrong).
+
+    >>> found = compute_reliability([0.8] * 10, [1] * 6 + [0] * 4)
+    >>> round(found.ece, 6), found.bins[0].documents
+    (0.2, 10)
+
+    Raises:
+        AssayError: There are no documents.
+    """
+    stated, results = np.asarray(confidences, dtype=np.float64), np.asarray(right, dtype=np.float64)
+    if not len(stated):
+        raise AssayError("no documents have a confidence")
+    edges = np.linspace(0.0, 1.0, bins + 1)
+    places = np.searchsorted(edges[1:-1], stated)
+    counts = np.bincount(places, minlength=bins)
+    kept = np.flatnonzero(counts)
+    sizes = counts[kept].astype(np.float64)
+    confidence = np.bincount(places, weights=stated, minlength=bins)[kept] / sizes
+    accuracy = np.bincount(places, weights=results, minlength=bins)[kept] / sizes
+    squares = np.bincount(places, weights=stated**2, minlength=bins)[kept] / sizes
+    deviation = np.sqrt(np.maximum(0.0, squares - confidence**2))
+    ece = float((sizes * np.abs(accuracy - confidence)).sum() / len(stated))
+    low, high, chance = _simulate(sizes, confidence, deviation, accuracy, ece, seed)
+    listed = []
+    for at, place in enumerate(kept.tolist()):
+        interval = wilson_interval(round(float(accuracy[at] * sizes[at])), float(sizes[at]))
+        listed.append(
+            ReliabilityBin(
+                low=float(edges[place]),
+                high=float(edges[place + 1]),
+                documents=int(sizes[at]),
+                confidence=float(confidence[at]),
+                accuracy=float(accuracy[at]),
+                accuracy_low=interval.low,
+                accuracy_high=interval.high,
+            )
+        )
+    return Reliability(
+        documents=len(stated),
+        confidence=float(stated.mean()),
+        accuracy=float(results.mean()),
+        ece=ece,
+        ece_low=low,
+        ece_high=high,
+        chance_ece=chance,
+        brier=float(((stated - results) ** 2).mean()),
+        bins=tuple(listed),
+    )
+
+
+def _simulate(
+    sizes: Floats, confidence: Floats, deviation: Floats, accuracy: Floats, ece: float, seed: int
+) -> tuple[float, float, float]:
+    """Return the bootstrap interval of an ECE, and the mean ECE of a calibrated model.
+
+    Documents are resampled within bins and between them. Sums per bin suffice, so that the time does not depend on the
+    number of documents. Resampled values are shifted to the mean of the estimate: the bias of an ECE would count twice.
+    """
+    random = np.random.default_rng(seed)
+    total = int(sizes.sum())
+    drawn = random.multinomial(total, sizes / total, size=_RESAMPLES)
+    safe = np.maximum(drawn, 1)
+    stated = confidence + random.standard_normal(drawn.shape) * deviation / np.sqrt(safe)
+    resampled = _compute_errors(drawn, random.binomial(drawn, accuracy) / safe, stated)
+    shift = ece - float(resampled.mean())
+    low, high = np.quantile(resampled, (0.025, 0.975)) + shift
+    counts = np.broadcast_to(sizes.astype(np.int64), drawn.shape)
+    calibrated = random.binomial(counts, np.clip(confidence, 0.0, 1.0)) / sizes
+    chance = float(_compute_errors(counts, calibrated, confidence).mean())
+    return max(0.0, float(low)), min(1.0, float(high)), chance
+
+
+def _compute_errors(counts: NDArray[np.int64], accuracy: Floats, confidence: Floats) -> Floats:
+    weighted: Floats = (counts * np.abs(accuracy - confidence)).sum(axis=-1) / counts.sum(axis=-1)
+    return weighted

@@ -35,3 +35,17 @@ def test_missing_extra_is_reported(
     monkeypatch.setattr(server, "find_spec", lambda name: None)
     assert run_command_line(["view", "--no_browser"]) == 2
     assert format_install_command("viewer") in capsys.readouterr().err
+
+
+def test_options_of_a_static_site_need_one(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["view", "--no_media"]) == 2
+    assert "--no_media is only for --bundle" in capsys.readouterr().err
+    assert run_command_line(["view", "--max_documents", "3"]) == 2
+    assert "add --bundle DIR" in capsys.readouterr().err
+
+
+def test_a_static_site_needs_a_run(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("uvicorn")
+    assert run_command_line(["view", "--bundle", "site"]) == 2
+    assert "there is no run to write" in capsys.readouterr().err
+    assert not (workspace / "site").exists()

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import click
+
+from assay.core.errors import InvalidOption
 
 __all__ = ["command"]
 
@@ -18,6 +23,7 @@ Examples:
   assay view results/
   assay view latest
   assay view --port 8321 --no_browser        then from a laptop: ssh -L 8321:127.0.0.1:8321 machine
+  assay view latest --bundle site/           a static copy: open site/index.html, or put the folder on a web host
 """
 
 
@@ -31,8 +37,33 @@ Examples:
     help="Port. [default: a free port]",
 )
 @click.option("--no_browser", is_flag=True, help="Print the URL without opening a browser.")
-def command(what: tuple[str, ...], port: int, no_browser: bool) -> int:
+@click.option(
+    "--bundle",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write the pages as a static site into DIR instead of serving them. It needs no server.",
+)
+@click.option("--no_media", is_flag=True, help="With --bundle: leave out images, audio and video.")
+@click.option(
+    "--max_documents",
+    type=click.IntRange(1),
+    metavar="N",
+    help="With --bundle: include the first N documents of each run, rounded up to pages of 50. [default: all]",
+)
+def command(
+    what: tuple[str, ...],
+    port: int,
+    no_browser: bool,
+    bundle: Path | None,
+    no_media: bool,
+    max_documents: int | None,
+) -> int:
     """Run the command; its help text is above."""
+    if bundle is not None:
+        return _write_site(what, bundle, has_media=not no_media, max_documents=max_documents)
+    if no_media or max_documents is not None:
+        name = "--no_media" if no_media else "--max_documents"
+        raise InvalidOption(f"{name} is only for --bundle", where=name, hint="add --bundle DIR")
     from assay.viewer.web.server import serve
 
     def announce(address: str) -> None:
@@ -49,4 +80,24 @@ def command(what: tuple[str, ...], port: int, no_browser: bool) -> int:
         serve(what, port=port, announce=announce)
     except KeyboardInterrupt:
         click.echo("", err=True)
+    return 0
+
+
+def _write_site(what: tuple[str, ...], folder: Path, *, has_media: bool, max_documents: int | None) -> int:
+    from assay.viewer.web.server import check_packages
+
+    check_packages()
+    from assay.viewer.web.site.writer import write_site
+
+    def show(done: int, found: int) -> None:
+        if sys.stderr.isatty() and (done % 50 == 0 or done == found):
+            click.echo(f"\r{done} of {found} pages", nl=False, err=True)
+
+    written = write_site(what, folder, has_media=has_media, max_documents=max_documents, on_progress=show)
+    if sys.stderr.isatty():
+        click.echo("", err=True)
+    click.echo(str(folder / "index.html"))
+    runs = "1 run" if written.runs == 1 else f"{written.runs} runs"
+    size = written.size_bytes / 2**20
+    click.echo(f"{runs}, {written.pages} pages, {written.files} files, {size:.1f} MB", err=True)
     return 0

@@ -16,6 +16,21 @@ def test_requests_without_the_token_are_refused(viewer: Viewer) -> None:
         assert b"assay view" in answer.body
 
 
+def test_a_person_without_the_token_gets_a_page_that_says_how_to_get_it(viewer: Viewer) -> None:
+    answer = viewer.get("/compare?run=a&run=%22%3E%3Cb%3E&token=wrong", cookie=False, accept="text/html,*/*")
+    assert answer.status == 403
+    assert answer.headers["content-security-policy"] == POLICY
+    assert "assay view --bundle" in answer.text
+    assert '<form action="/compare" method="get"><input type="hidden" name="run" value="a">' in answer.text
+    assert 'value="&quot;&gt;&lt;b&gt;"' in answer.text and "wrong" not in answer.text
+    assert TOKEN not in answer.text
+
+
+def test_the_page_without_a_token_cannot_send_it_to_another_host(viewer: Viewer) -> None:
+    answer = viewer.get("//evil.example/", cookie=False, accept="text/html")
+    assert 'action="/evil.example/"' in answer.text
+
+
 def test_the_token_in_the_url_is_replaced_by_a_cookie(viewer: Viewer) -> None:
     answer = viewer.get(f"/compare?run=a&token={TOKEN}", cookie=False)
     assert answer.status == 200

@@ -21,6 +21,7 @@ __all__ = [
     "Facets",
     "compute_breakdown",
     "count_facets",
+    "find_categories",
     "list_categories",
     "select_documents",
 ]
@@ -168,6 +169,16 @@ def list_categories(columns: Columns, task: str = "") -> dict[str, dict[str, int
         is_shared = int(counts.sum()) >= 3 * len(listed)  # else nearly every document has its own value
         if len(listed) > 1 and is_shared and not _is_media(listed):
             found[name] = dict(sorted(listed.items(), key=lambda item: (-item[1], item[0])))
+    return found
+
+
+def find_categories(columns: Columns, row: int) -> dict[str, str]:
+    """Return the values of a document's category fields."""
+    found: dict[str, str] = {}
+    for name, category in columns.categories.items():
+        code = int(category.codes[row])
+        if code >= 0:
+            found[name] = next(value for value, number in category.values.items() if number == code)
     return found
 
 

@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from assay.viewer.web.rendering import THEME
 
-__all__ = ["POLICY", "AccessControl", "build_cookie_name"]
+__all__ = ["POLICY", "SITE_POLICY", "AccessControl", "build_cookie_name"]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -32,6 +32,18 @@ POLICY = (
 
 Style attributes are allowed because plotly writes them into its charts (a bold label, a measured width) and KaTeX into its
 formulas. Nothing else has any: text from models and tasks is escaped, and rendered markdown has no attributes of its own."""
+
+SITE_POLICY = (
+    "; ".join(
+        part.replace("'self'", "'self' file:")
+        for part in POLICY.split("; ")
+        if not part.startswith(("frame-ancestors", "form-action"))
+    )
+    + "; form-action 'none'"
+)
+"""The policy of a static site, for its pages: files of the same site, on a web host or on a disk.
+
+A meta element cannot forbid frames, and a page of a site sends no forms."""
 
 _HEADERS = [
     (b"content-security-policy", POLICY.encode()),
@@ -73,10 +85,10 @@ class AccessControl:
             if self._is_token(given):
                 await self._set_cookie(scope, send)
             else:
-                await _send_text(send, 403, _MISSING_TOKEN)
+                await _refuse(scope, headers, send)
             return
         if not self._is_token(_read_cookie(headers.get(b"cookie", ""), self._cookie)):
-            await _send_text(send, 403, _MISSING_TOKEN)
+            await _refuse(scope, headers, send)
             return
         if scope["method"] not in ("GET", "HEAD") and not _is_same_origin(headers):
             await _send_text(send, 403, "Cross-origin request refused.")
@@ -112,6 +124,39 @@ class AccessControl:
 
 
 _MISSING_TOKEN = "Missing or invalid token. Open the URL that `assay view` printed: it contains the token."
+
+
+async def _refuse(scope: Scope, headers: dict[bytes, str], send: Send) -> None:
+    """Refuse a request without the token; a person gets a page that says how to get it."""
+    if "text/html" not in headers.get(b"accept", ""):
+        await _send_text(send, 403, _MISSING_TOKEN)
+        return
+    kept = [
+        (name, value) for name, value in parse_qsl(scope["query_string"].decode("latin-1")) if name != "token"
+    ]
+    place = "/" + quote(scope["path"]).lstrip("/")  # never a URL of another host
+    hidden = "".join(
+        f'<input type="hidden" name="{escape(name)}" value="{escape(value)}">' for name, value in kept
+    )
+    page = _TOKEN_PAGE.format(place=escape(place), hidden=hidden)
+    more = [(b"cache-control", b"no-store")]
+    await _send(send, 403, page.encode(), b"text/html; charset=utf-8", more)
+
+
+_TOKEN_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><title>Token needed · Assay</title></head>
+<body><main>
+<h1>This link needs the token of its viewer</h1>
+<p>If you started the viewer: open the URL that <code>assay view</code> printed in its terminal once in this browser. It
+contains the token. Then open this link again.</p>
+<p>If somebody sent you this link: ask for the URL with the token. It works on the machine of the viewer, or through an SSH
+tunnel to it, as long as <code>assay view</code> runs there. For a copy that needs neither, ask for a static site
+(<code>assay view --bundle DIR</code>).</p>
+<form action="{place}" method="get">{hidden}<p><label>Token <input name="token" required autocomplete="off" size="40"></label>
+<button>Open</button></p></form>
+</main></body></html>
+"""
 
 
 def _read_cookie(header: str, name: str) -> str:

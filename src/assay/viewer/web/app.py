@@ -35,7 +35,7 @@ from assay.viewer.web.run_catalog import RunCatalog
 from assay.viewer.web.run_entries import RunEntryCache
 from assay.viewer.web.run_routes import read_json
 
-__all__ = ["build_app", "preload"]
+__all__ = ["build_app", "build_pages", "preload"]
 
 _CACHE_FOREVER = {"cache-control": "private, max-age=31536000, immutable"}
 _NO_STORE = {"cache-control": "no-store"}
@@ -43,6 +43,11 @@ _NO_STORE = {"cache-control": "no-store"}
 
 def build_app(catalog: RunCatalog, *, token: str, port: int) -> AccessControl:
     """Build the application behind its access control."""
+    return AccessControl(build_pages(catalog), token=token, port=port)
+
+
+def build_pages(catalog: RunCatalog) -> Starlette:
+    """Build the application without access control."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -79,7 +84,7 @@ def build_app(catalog: RunCatalog, *, token: str, port: int) -> AccessControl:
     app.state.entries = RunEntryCache()
     app.state.jobs = BackgroundJobs()
     app.state.typed = {}
-    return AccessControl(app, token=token, port=port)
+    return app
 
 
 def preload() -> None:

@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
@@ -27,8 +28,10 @@ from assay.viewer.web.colours import build_colour_rules
 from assay.viewer.web.pages.conversation import split_segments
 
 __all__ = [
+    "SITE",
     "STATIC_FILES",
     "THEME",
+    "SiteOptions",
     "build_url",
     "compute_static_version",
     "dump_figures",
@@ -57,6 +60,7 @@ STATIC_FILES = {
     "documents.css": "text/css",
     "run.js": "text/javascript",
     "labels.js": "text/javascript",
+    "site.js": "text/javascript",
     "icon.svg": "image/svg+xml",
     "vendor/markdown-it.min.js": "text/javascript",
     "vendor/highlight.min.js": "text/javascript",
@@ -68,6 +72,22 @@ STATIC_FILES = {
 
 THEME: ContextVar[str] = ContextVar("theme", default="")
 """The theme of the current request: light, dark, or empty for the system's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteOptions:
+    """What a static site contains; pages leave out what needs a server."""
+
+    has_media: bool = True
+    max_documents: int | None = None
+    """Maximum number of documents of each run; None for all."""
+
+    has_filters: bool = True
+    """Whether the rows of the tables are stored for filters in the browser."""
+
+
+SITE: ContextVar[SiteOptions | None] = ContextVar("site", default=None)
+"""The static site that is being written; None for pages of the server."""
 
 _OUTCOME_MEANINGS: dict[str, str] = dict([*ENDINGS.items(), ("open", "not processed yet")])
 
@@ -117,6 +137,7 @@ def _build_environment() -> Environment:
         "outcomes": tuple(_OUTCOME_MEANINGS),
         "version": compute_static_version,
         "theme": THEME.get,
+        "site": SITE.get,
         "plotly": _render_plotly_tags,
         "reader": _render_reader_tags,
         "split": split_segments,
@@ -140,8 +161,10 @@ def _render_reader_tags() -> Markup:
     """Return the elements of a page that shows documents."""
     tags = Markup(
         '<link rel="stylesheet" href="/static/{0}/reader.css"><script type="module" src="/static/{0}/reader.js"></script>'
-        '<link rel="stylesheet" href="/static/{0}/documents.css"><script type="module" src="/static/{0}/labels.js"></script>'
+        '<link rel="stylesheet" href="/static/{0}/documents.css">'
     )
+    if SITE.get() is None:  # labels are stored by the server
+        tags += Markup('<script type="module" src="/static/{0}/labels.js"></script>')
     return tags.format(compute_static_version())
 
 

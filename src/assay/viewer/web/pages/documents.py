@@ -20,6 +20,7 @@ from assay.store.index.queries import (
     Facets,
     Sort,
     count_facets,
+    find_categories,
     list_categories,
     select_documents,
 )
@@ -164,6 +165,9 @@ def build_documents_context(
                 built
                 | {
                     "length": int(columns.length[row]),
+                    "categories": [
+                        f"{name}={value}" for name, value in find_categories(columns, row).items()
+                    ],
                     "values": {name: listed[number] for name, listed in values.items()},
                     "labels": labels.get((task, position), []),
                     "snippet": snippets.build(row, built, line) if terms else None,

@@ -10,12 +10,14 @@ from assay.store.documents.details import DocumentRecord, DocumentSummary, read_
 from assay.store.runs.run import Run
 from assay.viewer.documents.prompts import preview_prompt
 from assay.viewer.web.pages.documents import PAGE_SIZE, Selection
-from assay.viewer.web.rendering import build_url
+from assay.viewer.web.rendering import SITE, build_url
 
 __all__ = ["build_reading_list", "build_unindexed_list"]
 
 _BEFORE = 10
 _AFTER = 40
+_SITE_ROWS = 20
+"""Rows of the list in a static site, where every document's page has a copy of it."""
 
 
 def build_reading_list(
@@ -23,9 +25,10 @@ def build_reading_list(
 ) -> dict[str, Any]:
     """Return the page of the selected documents that contains this one, and its neighbours."""
     place = selection.find_place(task, position)
-    first = (place or 0) // PAGE_SIZE * PAGE_SIZE
+    size = PAGE_SIZE if SITE.get() is None else _SITE_ROWS
+    first = (place or 0) // size * size
     columns = selection.columns
-    chosen = selection.rows[first : first + PAGE_SIZE].tolist()
+    chosen = selection.rows[first : first + size].tolist()
     lines = {line.id: line for line in read_document_summaries(run.journal, columns.ids[chosen].tolist())}
     listed = []
     for row in chosen:

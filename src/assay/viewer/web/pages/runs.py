@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from assay.core.records.endings import ENDINGS
+from assay.viewer.web.rendering import SITE
 from assay.viewer.web.run_catalog import RunCatalog
 from assay.viewer.web.run_entries import RunEntry, RunEntryCache
 
@@ -34,7 +35,9 @@ def build_runs_context(
     """Build the template context of the list of runs."""
     begin = time.monotonic()
     every = [
-        entries.get(key, folder, count=time.monotonic() - begin < _COUNT_TIME_LIMIT_S)
+        entries.get(
+            key, folder, count=SITE.get() is not None or time.monotonic() - begin < _COUNT_TIME_LIMIT_S
+        )
         for key, folder in catalog.folders().items()
     ]
     words = given.get("q", "").lower().split()

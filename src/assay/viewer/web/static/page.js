@@ -5,6 +5,7 @@ const select = (query, within = document) => within.querySelector(query);
 const all = (query, within = document) => [...within.querySelectorAll(query)];
 const parse = (html) => new DOMParser().parseFromString(html, "text/html");
 const number = new Intl.NumberFormat("en").format;
+const site = globalThis.assaySite; // a static site has no server
 const counted = (value) => number(value).replaceAll(",", "\u202f");
 
 // --- themes ------------------------------------------------------------------------------------------
@@ -17,7 +18,8 @@ function isDark() {
 function toggleTheme() {
   const theme = isDark() ? "light" : "dark";
   root.dataset.theme = theme;
-  document.cookie = `assay-theme=${theme}; Path=/; Max-Age=31536000; SameSite=Strict`;
+  if (site) site.keep("assay-theme", theme);
+  else document.cookie = `assay-theme=${theme}; Path=/; Max-Age=31536000; SameSite=Strict`;
   document.dispatchEvent(new Event("assay:theme"));
 }
 
@@ -45,6 +47,7 @@ let isTypingEntry = false; // whether the last entry of the history was made by 
 let shownAddress = location.pathname + location.search;
 async function swap(address, { keep = true, typing = false, reset = false } = {}) {
   const results = select("#results");
+  if (site) return site.open(address);
   if (!results) return location.assign(address);
   const requestNumber = ++requestCount;
   results.classList.add("busy");
@@ -76,7 +79,7 @@ async function swap(address, { keep = true, typing = false, reset = false } = {}
 addEventListener("popstate", () => {
   const address = location.pathname + location.search;
   isTypingEntry = false;
-  if (select("#results") && address !== shownAddress) swap(address, { keep: false, reset: true });
+  if (!site && select("#results") && address !== shownAddress) swap(address, { keep: false, reset: true });
 });
 
 function updateForm(form, fresh) {
@@ -171,7 +174,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 async function copyUrl() {
-  try { await navigator.clipboard.writeText(location.href); toast("URL copied"); }
+  try { await navigator.clipboard.writeText(location.href); toast(site ? "URL copied" : "URL copied. It opens for people who have the token of this viewer."); }
   catch { toast(location.href); }
 }
 

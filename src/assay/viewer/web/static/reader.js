@@ -8,8 +8,9 @@ const all = (query, within = document) => [...within.querySelectorAll(query)];
 
 // --- rendered or raw -----------------------------------------------------------------------------------
 
-const readCookie = (name) => document.cookie.split("; ").find((one) => one.startsWith(`${name}=`))?.slice(name.length + 1);
-const writeCookie = (name, value) => { document.cookie = `${name}=${value}; Path=/; Max-Age=31536000; SameSite=Strict`; };
+const site = globalThis.assaySite;  // a static site has no server
+const readCookie = (name) => site ? site.recall(name) : document.cookie.split("; ").find((one) => one.startsWith(`${name}=`))?.slice(name.length + 1);
+const writeCookie = (name, value) => { if (site) site.keep(name, value); else document.cookie = `${name}=${value}; Path=/; Max-Age=31536000; SameSite=Strict`; };
 
 function setReading(mode, { keep = true } = {}) {
   root.dataset.reading = mode;
@@ -68,6 +69,7 @@ const MAX_SOUND_BYTES = 30e6, BARS = 300;
 
 async function drawWaveform(place) {
   const audio = select("audio", place.parentElement);
+  if (location.protocol === "file:") return place.remove();  // scripts cannot read files
   try {
     const response = await fetch(audio.currentSrc || audio.src);
     if (!response.ok || Number(response.headers.get("content-length")) > MAX_SOUND_BYTES) return place.remove();
@@ -253,7 +255,7 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "l") { const hidden = root.dataset.list === "off"; root.dataset.list = hidden ? "on" : "off"; writeCookie("assay-list", root.dataset.list); }
 });
 
-addEventListener("popstate", () => show(location.pathname + location.search, { push: false }));
+if (!site) addEventListener("popstate", () => show(location.pathname + location.search, { push: false }));
 
 root.dataset.list = readCookie("assay-list") === "off" ? "off" : "on";
 begin();

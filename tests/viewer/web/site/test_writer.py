@@ -1,0 +1,194 @@
+"""A static site in a real browser, from a disk and from a web host: pages, filters, hostile text, media."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.viewer.web.browser_visit import check_accessibility, wait_until
+
+from assay.core.errors import InvalidOption
+from assay.store.runs.run import Run
+from assay.viewer.web.site.links import to_file_name
+from assay.viewer.web.site.writer import MARKER_FILE, write_site
+
+Runs = tuple[Run, Run]
+
+
+@pytest.fixture(scope="module")
+def site(runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site") / "a copy"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ASSAY_HOME", str(folder.parent / "home"))
+        write_site([str(run.folder) for run in runs], folder, max_documents=100)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def host(site: Path) -> Iterator[str]:
+    """Serve the folder above the site: the site is under a path of the host."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *arguments: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site.parent)))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/a%20copy"
+    server.shutdown()
+    server.server_close()
+
+
+class SiteVisit:
+    """An open page of a site, with its requests and its console errors."""
+
+    def __init__(self, browser: Any, base: str) -> None:
+        self.base = base
+        self.context = browser.new_context(viewport={"width": 1360, "height": 900})
+        self.context.set_default_timeout(60_000)
+        self.requests: list[str] = []
+        self.errors: list[str] = []
+        self.context.on("request", lambda request: self.requests.append(request.url))
+        self.page = self.context.new_page()
+        self.page.on(
+            "console",
+            lambda message: (
+                self.errors.append(message.text) if message.type in ("error", "warning") else None
+            ),
+        )
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+
+    def open(self, path: str) -> Any:
+        self.page.goto(f"{self.base}/{path}")
+        return self.page
+
+    def check_accessibility(self) -> None:
+        """Check the page; axe reads style sheets with requests, which browsers refuse for files on a disk."""
+        if not self.base.startswith("file:"):
+            check_accessibility(self.page)
+
+
+@pytest.fixture(params=["disk", "host"])
+def visit(request: pytest.FixtureRequest, browser: Any, site: Path) -> Iterator[SiteVisit]:
+    base = site.as_uri() if request.param == "disk" else request.getfixturevalue("host")
+    opened = SiteVisit(browser, base)
+    yield opened
+    assert opened.errors == []
+    assert [url for url in opened.requests if not url.startswith((base, "blob:"))] == []
+    opened.context.close()
+
+
+@pytest.mark.browser
+def test_run_documents_and_comparison_open_by_clicks(visit: SiteVisit, runs: Runs) -> None:
+    page = visit.open("index.html")
+    assert page.locator("tr[data-run]").count() == 2
+    visit.check_accessibility()
+    page.click("tr[data-run] a.row >> nth=0")
+    page.wait_for_selector("figure.chart.drawn")
+    visit.check_accessibility()
+    page.click(".actions >> text=Documents")
+    page.wait_for_selector("table.documents tbody tr")
+    visit.check_accessibility()
+    page.click("a[rel=next]")
+    page.wait_for_selector(".pager .here >> text=page 2")
+    page.click("table.documents a.row >> nth=0")
+    page.wait_for_selector(".r-assistant .markdown")
+    number = page.locator("h1 .num").inner_text()
+    page.keyboard.press("j")
+    page.locator("h1 .num", has_text=f"#{int(number[1:]) + 1}").wait_for()
+    visit.check_accessibility()
+    page.click(".top nav >> text=Compare")
+    page.wait_for_selector("table.flips tbody tr")
+    visit.check_accessibility()
+    page.click("table.flips a.row >> nth=0")
+    page.wait_for_selector(".side-by-side mark")
+    page.click("text=next flip")
+    page.wait_for_selector(".around >> text=2 of")
+    page.click(".top nav >> text=Matrix")
+    page.wait_for_selector("table.matrix")
+
+
+@pytest.mark.browser
+def test_filters_and_sort_work_in_the_browser(visit: SiteVisit, runs: Runs) -> None:
+    page = visit.open(f"runs/{to_file_name(runs[0].id)}/documents/index.html")
+    page.fill("#search", '"is 3"')
+    wait_until(page, "document.querySelector('#found').textContent !== '' && location.search.includes('q=')")
+    wait_until(page, "document.querySelectorAll('table.documents tbody tr').length < 50")
+    shown = page.locator("table.documents tbody tr")
+    assert shown.count() == 11  # 3 and 30 to 39
+    page.click("thead a >> text=#")
+    wait_until(page, "location.search.includes('sort=document') && !document.querySelector('.busy')")
+    page.click("table.documents a.row >> nth=1")
+    page.wait_for_selector(".around >> text=2 of 11")
+    page.keyboard.press("j")
+    page.wait_for_selector(".around >> text=3 of 11")
+    page.keyboard.press("u")
+    page.locator("#found", has_text=re.compile("^11$")).wait_for()
+    page.fill("#search", "")
+    page.select_option("select[name=category]", "level=odd")
+    page.locator("#found", has_text=re.compile("^[45][0-9]$")).wait_for()
+    page.go_back()
+    page.locator("#found", has_text=re.compile("^11$")).wait_for()
+
+
+@pytest.mark.browser
+def test_a_link_with_a_filter_opens_filtered(visit: SiteVisit, runs: Runs) -> None:
+    page = visit.open(f"runs/{to_file_name(runs[0].id)}/index.html")
+    page.click(".outcomes-table .links a >> text=failed")
+    page.locator("#found", has_text=re.compile("^1$")).wait_for()
+    assert page.locator("select[name=outcome]").input_value() == "failed"
+
+
+@pytest.mark.browser
+def test_hostile_text_and_theme(visit: SiteVisit, runs: Runs) -> None:
+    page = visit.open(f"runs/{to_file_name(runs[0].id)}/tasks/sums/17.html")
+    page.wait_for_selector(".r-assistant .markdown")
+    assert page.evaluate("window.stolen") is None
+    assert page.locator(".r-assistant img, .r-assistant script").count() == 0
+    page.keyboard.press("t")
+    theme = page.evaluate("document.documentElement.dataset.theme")
+    page.reload()
+    assert page.evaluate("document.documentElement.dataset.theme") == theme
+    visit.check_accessibility()
+
+
+def test_pages_have_a_policy_and_only_relative_links_to_files_that_exist(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 200
+    for path in pages:
+        text = path.read_text("utf-8")
+        assert (
+            "http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'self' file:;"
+            in text
+        )
+        for link in re.findall(r'\s(?:href|src|data-href|action)="([^"#?]*)', text):
+            assert not link.startswith(("/", "http")), (path, link)
+            assert not link or (path.parent / link.replace("%20", " ")).is_file(), (path, link)
+
+
+def test_media_can_be_left_out(runs: Runs, tmp_path: Path) -> None:
+    write_site([str(runs[0].folder)], tmp_path / "site", has_media=False, max_documents=1)
+    assert not (tmp_path / "site" / "media").exists()
+    assert not (tmp_path / "site" / "compare").exists()
+    assert len(list((tmp_path / "site").rglob("tasks/*/*.html"))) == 50  # one page of the table
+
+
+def test_a_site_is_replaced_and_other_folders_are_refused(runs: Runs, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("keep")
+    with pytest.raises(InvalidOption, match="not empty"):
+        write_site([str(runs[0].folder)], tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+    site = tmp_path / "site"
+    write_site([str(runs[0].folder)], site, max_documents=1)
+    (site / "runs" / "old.html").write_text("old")
+    (site / "notes.txt").write_text("mine")
+    write_site([str(runs[0].folder)], site, max_documents=1)
+    assert not (site / "runs" / "old.html").exists()
+    assert (site / "notes.txt").read_text() == "mine" and (site / MARKER_FILE).is_file()

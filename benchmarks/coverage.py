@@ -13,7 +13,7 @@ import argparse
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,8 @@ class Row:
     """The width divided by that of `best`."""
 
     held_out: bool = False
+    references: Mapping[str, tuple[bool, float]] = field(default_factory=dict)
+    """Whether each known interval covers in this row, and its width."""
 
     @property
     def is_narrow(self) -> bool | None:
@@ -128,6 +130,7 @@ def compare_widths(row: Row, references: Mapping[str, Bounds], truth: float, goa
     """Return the row with the narrowest reference that covers the truth often enough."""
     measured = {name: measure_bounds(bounds, truth) for name, bounds in references.items()}
     covering = {name: width for name, (share, width) in measured.items() if share >= goal and width > 0}
+    row = replace(row, references={name: (name in covering, width) for name, (_, width) in measured.items()})
     if not covering or row.width is None:
         return replace(row, best="none covers")
     best = min(covering, key=covering.__getitem__)
@@ -772,7 +775,33 @@ def format_rows(rows: list[Row], repeats: int, seconds: float) -> str:
             *map(format_row, chosen),
             "",
         ]
-    return "\n".join(lines)
+    return "\n".join([*lines, *format_single_methods(rows)])
+
+
+def format_single_methods(rows: list[Row]) -> list[str]:
+    """Return a table of how often each known interval covers if it is used in all rows, as a harness has to."""
+    lines = [
+        "## One known method for all rows",
+        "",
+        "A harness does not know the truth, so it cannot choose the best known interval of each row. This table shows in how many rows each",
+        "known interval reaches the goal if it is used everywhere, and how much wider the intervals of Assay are in the rows where both do.",
+        "",
+        "| method | covers | Assay covers in these rows | Assay's width divided by its width, median |",
+        "|---|---|---|---|",
+    ]
+    for name in dict.fromkeys(name for row in rows for name in row.references):
+        measured = [row for row in rows if name in row.references]
+        ratios = [
+            row.width / row.references[name][1]
+            for row in measured
+            if row.passed and row.references[name][0] and row.width is not None
+        ]
+        covered = sum(row.references[name][0] for row in measured)
+        median = f"{float(np.median(ratios)):.2f}" if ratios else ""
+        lines.append(
+            f"| {name} | {covered} of {len(measured)} | {sum(row.passed for row in measured)} of {len(measured)} | {median} |"
+        )
+    return [*lines, ""]
 
 
 def format_row(row: Row) -> str:
@@ -790,7 +819,12 @@ def main() -> None:
     """Simulate and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--fast", action="store_true", help="Few samples; print instead of writing the page.")
-    repeats = 40 if (fast := parser.parse_args().fast) else 2000
+    parser.add_argument(
+        "--samples", type=int, default=2000, metavar="N", help="Samples per row. [default: 2000]"
+    )
+    options = parser.parse_args()
+    fast = options.fast
+    repeats = 40 if fast else options.samples
     started = time.monotonic()
     rows = simulate_rows(repeats)
     page = format_rows(rows, repeats, time.monotonic() - started)

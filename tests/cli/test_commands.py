@@ -350,13 +350,13 @@ def test_long_names_are_not_cut(workspace: Path, assay_command: Assay) -> None:
 # --- colour --------------------------------------------------------------------------------------------
 
 
-def on_a_terminal(folder: Path, *arguments: str) -> str:
+def on_a_terminal(folder: Path, *arguments: str, columns: int = 160) -> str:
     """What the command prints when a terminal is listening."""
     ours, theirs = pty.openpty()
     environment = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR")}
     process = subprocess.Popen(
         [sys.executable, "-c", "from assay.cli import main; main()", *arguments],
-        cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env={**environment, "TERM": "xterm-256color", "COLUMNS": "160"},
+        cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env={**environment, "TERM": "xterm-256color", "COLUMNS": str(columns)},
     )  # fmt: skip
     os.close(theirs)
     pieces = []
@@ -371,6 +371,14 @@ def on_a_terminal(folder: Path, *arguments: str) -> str:
     process.wait(timeout=60)
     os.close(ours)
     return b"".join(pieces).decode("utf-8", "replace")
+
+
+def test_descriptions_wrap_between_words_on_a_terminal(workspace: Path) -> None:
+    lines = on_a_terminal(workspace, "ls", "metrics", columns=80).replace("\r", "").splitlines()
+    assert max(map(len, lines)) <= 80
+    place = next(at for at, line in enumerate(lines) if line.startswith("exact_match "))
+    shown = " ".join(" ".join(lines[place : place + 3]).split())
+    assert "exact_match The share of predictions that equal their reference; mean over documents" in shown
 
 
 def test_colour_only_on_a_terminal(workspace: Path, assay_command: Assay) -> None:

@@ -32,6 +32,9 @@ _KINDS = {
     "options": "options of a run",
 }
 
+_MIN_ABOUT_WIDTH = 36
+"""Descriptions that have less room beside the name are written below it."""
+
 _HELP = """List tasks, groups, tags, registered components and options. Without arguments, shows what can be listed.
 
 \b
@@ -112,8 +115,7 @@ def _print_kinds(*, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([{"name": name, "about": about} for name, about in _KINDS.items()], indent=2))
         return
-    for name, about in _KINDS.items():
-        click.echo(f"assay ls {name:<13} {about}")
+    _print_described([(f"assay ls {name:<12}", about) for name, about in _KINDS.items()])
 
 
 def _matches(row: dict[str, Any], words: tuple[str, ...]) -> bool:
@@ -134,7 +136,6 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
         key for key in ("name", "output_type", "documents", "modality") if any(row.get(key) for row in rows)
     ]
     widths = {key: max(len(str(row.get(key) or "")) for row in rows) for key in columns}
-    max_width = get_terminal_size((0, 0)).columns if sys.stdout.isatty() else 0
     lines = []
     for row in rows:
         cells = [
@@ -143,9 +144,30 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
             else str(row.get(key) or "").ljust(widths[key])
             for key in columns
         ]
-        lines.append("  ".join([*cells, row["about"]]).rstrip())
+        lines.append(("  ".join(cells), row["about"]))
+    _print_described(lines)
+
+
+def _print_described(lines: list[tuple[str, str]]) -> None:
+    """Print names with their descriptions. On a terminal, descriptions wrap beside the names, or below them if these are wide."""
+    from textwrap import wrap
+
+    width = get_terminal_size((0, 0)).columns if sys.stdout.isatty() else 0
+    text = []
+    for head, about in lines:
+        line = f"{head}  {about}".rstrip()
+        if not width or len(line) <= width:
+            text.append(line)
+            continue
+        column = len(head) + 2 if width - len(head) - 2 >= _MIN_ABOUT_WIDTH else 4
+        parts = wrap(about, max(width - column, _MIN_ABOUT_WIDTH), break_on_hyphens=False) or [""]
+        if column == 4:
+            text.append(head.rstrip())
+        else:
+            text.append(f"{head}  {parts.pop(0)}")
+        text += [f"{'':{column}}{part}" for part in parts]
     # one write: 13,000 small writes take as long as indexing the tasks
-    click.echo("\n".join(lines if not max_width else [_truncate(line, max_width) for line in lines]))
+    click.echo("\n".join(text))
 
 
 def _print_model(name: str, *, as_json: bool) -> bool:
@@ -163,11 +185,13 @@ def _print_model(name: str, *, as_json: bool) -> bool:
         return True
     click.echo(f"{name}: {MODELS.about(name)}")
     width = max((len(one.name) for one in arguments), default=0)
+    lines = []
     for one in arguments:
         default = f"[default: {one.default}]" if one.default else ""
-        click.echo(
-            f"  {one.name.ljust(width)}  {' '.join(part for part in (one.about, default) if part)}".rstrip()
-        )
+        about = " ".join(part for part in (one.about, default) if part)
+        lines.append((f"  {one.name.ljust(width)}", about))
+    if lines:
+        _print_described(lines)
     example = next((one.name for one in arguments), "")
     click.echo(
         f"{len(arguments)} argument{'' if len(arguments) == 1 else 's'}"
@@ -175,10 +199,6 @@ def _print_model(name: str, *, as_json: bool) -> bool:
         err=True,
     )
     return True
-
-
-def _truncate(line: str, max_width: int) -> str:
-    return line if len(line) <= max_width else f"{line[: max_width - 1]}…"
 
 
 def _list_index(

@@ -101,7 +101,7 @@ def _build_truncation(task: TaskForecast) -> dict[str, Any]:
 def _print(plan: Plan, expected: CostForecast) -> None:
     from rich.markup import escape
 
-    from assay.cli.tables import print_table
+    from assay.cli.tables import echo_wrapped, print_table
     from assay.viewer.text_tables import Column, TextTable
 
     table = TextTable(
@@ -126,23 +126,23 @@ def _print(plan: Plan, expected: CostForecast) -> None:
     print_table(table)
     total = sum(sum(kinds.values()) for kinds in counts.values())
     more = "at least " if any(planned.task.is_dialogue for planned in plan.tasks.values()) else ""
-    click.echo(
+    echo_wrapped(
         f"{plan.documents} documents, {more}{total} requests to `{plan.model.name}`; results folder: {plan.folder}"
     )
-    click.echo(_format_estimate(expected))
+    echo_wrapped(_format_estimate(expected))
     for name, task in expected.tasks.items():
         if task.truncated:
             kept, removed = task.kept_tokens / task.truncated, task.truncated_tokens / task.truncated
-            click.echo(
+            echo_wrapped(
                 f"warning: {name}: {task.truncated} of {sum(task.kinds.values())} prompts exceed the context length and"
                 f" will be truncated: {kept:.0f} of {kept + removed:.0f} tokens remain on average"
             )
     for name, judge in plan.judges.items():
         use = "required" if judge.needed else "available to helper functions"
-        click.echo(f"judge `{name}`: {use}")
+        echo_wrapped(f"judge `{name}`: {use}")
     for note in plan.notes:
-        click.echo(f"note: {note}")
-    click.echo("no problems found")
+        echo_wrapped(f"note: {note}")
+    echo_wrapped("no problems found")
 
 
 def _format_estimate(expected: CostForecast) -> str:

@@ -97,7 +97,7 @@ def command(
 def _print(rows: list[PowerRow], options: PowerOptions) -> None:
     from rich.markup import escape
 
-    from assay.cli.tables import print_table
+    from assay.cli.tables import echo_wrapped, print_table
     from assay.viewer.text_tables import Column, TextTable
 
     table = TextTable(
@@ -106,8 +106,11 @@ def _print(rows: list[PowerRow], options: PowerOptions) -> None:
             Column(title="metric", wrap=True),
             Column(title="documents", justify="right"),
             Column(title="detectable", justify="right"),
-            *(Column(title=f"for {effect:g}", justify="right") for effect, _ in rows[0].needed),
-            Column(title="from", wrap=True, fold=1, folded="from {}"),
+            *(
+                Column(title=f"for {effect:g}", justify="right", fold=1, folded=f"for {effect:g}: {{}}")
+                for effect, _ in rows[0].needed
+            ),
+            Column(title="from", wrap=True, fold=2, folded="from {}"),
         ]
     )
     for row in rows:
@@ -127,7 +130,7 @@ def _print(rows: list[PowerRow], options: PowerOptions) -> None:
         )
     print_table(table)
     tests = " or ".join(dict.fromkeys(row.test for row in rows))
-    click.echo(
+    echo_wrapped(
         f"differences in points; paired test ({tests}), power {100 * options.power:g}%, significance level"
         f" {100 * options.alpha:g}%"
     )

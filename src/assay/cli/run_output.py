@@ -65,31 +65,34 @@ def get_command_line() -> tuple[str, ...]:
 
 def announce_run(plan: Plan) -> None:
     """Print whether a run starts, continues, or is already finished."""
+    from assay.cli.tables import echo_wrapped
     from assay.engine.planning.setup.journal_setup import find_finished_run
 
     tasks, documents = len(plan.tasks), plan.documents
     verb = "continuing" if (plan.folder / "journal.sqlite").exists() and not plan.spec.refresh else "running"
     if find_finished_run(plan) is not None:
         verb = "already finished:"
-    click.echo(
+    echo_wrapped(
         f"{verb} {plan.model.name} on {tasks} task{'s' if tasks != 1 else ''}, "
         f"{documents} document{'s' if documents != 1 else ''}  ({plan.folder})",
         err=True,
     )
     for note in plan.notes:
-        click.echo(f"note: {note}", err=True)
+        echo_wrapped(f"note: {note}", err=True)
     if plan.has_user_code or plan.programs.isolation is not None:
         _warn_root_once()
     if plan.programs.isolation is not None:
-        click.echo(f"model-written programs run in the sandbox {plan.programs.isolation}", err=True)
+        echo_wrapped(f"model-written programs run in the sandbox {plan.programs.isolation}", err=True)
 
 
 def _warn_root_once() -> None:
     """Warn if task code runs as root; only the first time, because containers often have no other user."""
+    from assay.cli.tables import echo_wrapped
+
     marker = assay_home() / "root-warning-shown"
     if not hasattr(os, "geteuid") or os.geteuid() != 0 or marker.exists():
         return
-    click.echo(
+    echo_wrapped(
         "warning: running as root, so the code of the tasks can change everything on this machine;"
         " use an ordinary user (this warning is shown once)",
         err=True,

@@ -164,14 +164,15 @@ def _finish(
 
 def _print_table(runs: Sequence[tuple[SweepRun, Run]]) -> None:
     """Print one table with tasks in rows and runs in columns."""
+    from assay.cli.tables import print_matrix
     from assay.store.documents.run_score_tables import RunScoreTables
-    from assay.viewer.matrix import build_matrix, format_matrix
+    from assay.viewer.matrix import build_matrix
 
     if runs:
         matrix = build_matrix(
             [RunScoreTables(run) for _, run in runs], labels=[cell.name for cell, _ in runs]
         )
-        click.echo(format_matrix(matrix, "text"), nl=False)
+        print_matrix(matrix)
 
 
 def _print_total_cost(runs: Sequence[Run]) -> None:

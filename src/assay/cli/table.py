@@ -84,6 +84,7 @@ def command(
     """Run the command; its help text is above."""
     from contextlib import ExitStack
 
+    from assay.cli.tables import print_matrix
     from assay.core.errors import InvalidOption, UnknownName
     from assay.viewer.atomic_files import write_atomically
     from assay.viewer.comparison.sources import open_source
@@ -110,6 +111,9 @@ def command(
                 "`--json` prints to standard output", where="--output", hint="redirect it: `> FILE`"
             )
         print_json(_to_json(matrix))
+        return 0
+    if output is None and format_name == "text":
+        print_matrix(matrix, style)
         return 0
     text = format_matrix(matrix, format_name, style)
     if output is None:

@@ -123,9 +123,11 @@ class Registry(Generic[T]):
         return self._items[name]
 
     def about(self, name: str) -> str:
-        """Return a one-line description: the `about` of the extension, else the first line of its docstring."""
+        """Return a one-line description: the `about` of the extension, else what the first line of its docstring says it returns."""
         item = self.get(name)
-        return getattr(item, "about", "") or (getattr(item, "__doc__", "") or "").strip().partition("\n")[0]
+        about = getattr(item, "about", "") or (getattr(item, "__doc__", "") or "").strip().partition("\n")[0]
+        returned = about.removeprefix("Return ")
+        return f"{returned[:1].upper()}{returned[1:]}" if returned != about else about
 
     def __contains__(self, name: object) -> bool:
         self._load_builtins()

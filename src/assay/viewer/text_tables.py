@@ -4,7 +4,7 @@ A table that is too wide for the terminal is made narrower in this order, and ev
 
 1. two spaces between the columns instead of three;
 2. columns with a `fold` number move to a second line below their row, those with the highest number first;
-3. names wrap between words: after spaces, underscores, dashes, slashes and commas.
+3. names and long titles wrap between words: after spaces, underscores, dashes, slashes and commas.
 
 A column that only draws what other columns say (`is_drawing`) is left out instead of folded.
 """
@@ -49,6 +49,9 @@ class Column:
 
     wrap: bool = False
     """Whether values may wrap between words."""
+
+    wrap_title: bool = False
+    """Whether the title may wrap between words, but not the values."""
 
     is_drawing: bool = False
     """Whether the column repeats numbers of other columns as a drawing; it has no second line."""
@@ -153,20 +156,24 @@ class TextTable:
         """Make the columns that wrap narrower, the widest first; within words only if nothing else helps."""
         widths = dict(layout.widths)
         names = [index for index in layout.shown if self.columns[index].wrap]
+        titles = [index for index in layout.shown if self.columns[index].wrap_title]
         for limits in (
-            {index: self._find_longest_word(index) for index in names},
+            {index: self._find_longest_word(index) for index in (*names, *titles)},
             dict.fromkeys(names, _MIN_WRAP_WIDTH),
         ):
             while sum(widths[index] for index in layout.shown) + layout.width - sum(
                 layout.widths[index] for index in layout.shown
-            ) > width and (wide := [index for index in names if widths[index] > limits[index]]):
+            ) > width and (wide := [index for index in limits if widths[index] > limits[index]]):
                 widths[max(wide, key=lambda index: widths[index])] -= 1
         return _Layout(shown=layout.shown, folded=layout.folded, widths=widths, gap=layout.gap)
 
     def _find_longest_word(self, index: int) -> int:
         from rich.cells import cell_len
 
-        texts = [self.columns[index].title, *(row.cells[index].plain for row in self._rows)]
+        cells = [row.cells[index].plain for row in self._rows]
+        if self.columns[index].wrap_title:
+            return max(map(cell_len, [*_split_words(self.columns[index].title), *cells, ""]))
+        texts = [self.columns[index].title, *cells]
         return max(cell_len(word) for text in texts for word in _split_words(text) or [""])
 
     # --- lines -------------------------------------------------------------------------------------------
@@ -175,7 +182,9 @@ class TextTable:
         from rich.text import Text
 
         wrapped = {
-            index: _wrap(cells[index], layout.widths[index]) if self.columns[index].wrap else [cells[index]]
+            index: _wrap(cells[index], layout.widths[index])
+            if self.columns[index].wrap or self.columns[index].wrap_title
+            else [cells[index]]
             for index in layout.shown
         }
         lines = []

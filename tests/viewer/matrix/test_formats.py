@@ -16,8 +16,10 @@ from assay.viewer.matrix import (
     MatrixColumn,
     MatrixRow,
     NumberStyle,
+    build_text_tables,
     format_matrix,
 )
+from assay.viewer.text_tables import render_table_text
 
 HOSTILE = '=cmd|"x" <script>alert(1)</script> [a](javascript:b) \\input{/etc/passwd} 50% a_b `c` $x$ {d}'
 
@@ -79,3 +81,33 @@ def test_text_escapes_control_characters_and_marks_the_best_with_a_star(hostile:
 def test_runs_can_be_rows(hostile: Matrix, name: str) -> None:
     text = format_matrix(hostile, name, NumberStyle(models_in_rows=True, digits=1, error="none"))
     assert "0.9" in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 160])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_tables_fit_the_terminal_and_show_every_value(width: int, transposed: bool) -> None:
+    """Names of runs wrap, scores do not; runs that do not fit are in a further table."""
+    runs = tuple(
+        MatrixColumn(label=f"embedded-quickstart-{at}1756883", name="r", model="m") for at in range(7)
+    )
+    rows = tuple(
+        MatrixRow(
+            task=name,
+            label=name,
+            metric="exact_match",
+            pipeline="none",
+            higher_is_better=True,
+            cells=tuple(
+                MatrixCell(value=(at + 10 * line) / 100, stderr=0.0171, interval=None, scored=9)
+                for at in range(7)
+            ),
+        )
+        for line, name in enumerate(["quickstart_addition", "quickstart_copy"])
+    )
+    style = NumberStyle(models_in_rows=transposed)
+    tables, notes = build_text_tables(Matrix(columns=runs, rows=rows), style, width)
+    text = "\n".join(render_table_text(table, width=width) for table in tables)
+    assert max(map(len, text.splitlines())) <= width
+    for value in [0.00, 0.06, 0.10, 0.16]:
+        assert f"{value:.4f} ± 0.0171" in text
+    assert text.count("± 0.0171") == 14 and notes == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay.viewer.matrix.formats import FORMATS, NumberStyle, format_matrix
+from assay.viewer.matrix.formats import FORMATS, NumberStyle, build_text_tables, format_matrix
 from assay.viewer.matrix.score_matrix import Matrix, MatrixCell, MatrixColumn, MatrixRow, build_matrix
 
 __all__ = [
@@ -13,5 +13,6 @@ __all__ = [
     "MatrixRow",
     "NumberStyle",
     "build_matrix",
+    "build_text_tables",
     "format_matrix",
 ]

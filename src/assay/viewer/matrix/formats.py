@@ -13,8 +13,9 @@ from assay.core.terminal_text import escape_control_characters
 from assay.viewer.exports.rows import escape_formula
 from assay.viewer.matrix.score_matrix import Matrix, MatrixCell, MatrixRow
 from assay.viewer.number_format import DIRECTION_ARROWS
+from assay.viewer.text_tables import Column, TextTable
 
-__all__ = ["FORMATS", "NumberStyle", "format_error", "format_matrix", "format_value"]
+__all__ = ["FORMATS", "NumberStyle", "build_text_tables", "format_error", "format_matrix", "format_value"]
 
 _BEST_NOTE = "significantly better than every other run (95 %, adjusted for the number of runs)"
 
@@ -88,17 +89,25 @@ def _build_cells(
     ]
 
 
-def _format_text(matrix: Matrix, style: NumberStyle) -> str:
+def _build_text_cells(matrix: Matrix, style: NumberStyle) -> list[list[str]]:
     def format_cell(row: MatrixRow, cell: MatrixCell | None) -> str:
         if cell is None:
             return "–"
         parts = [format_value(cell, row, style), format_error(cell, row, style)]
         return " ".join(part for part in parts if part) + (" *" if cell.best else "")
 
-    table = [
+    return [
         [escape_control_characters(text).replace("\n", " ") for text in line]
         for line in _build_cells(matrix, style, format_cell)
     ]
+
+
+def _list_text_notes(matrix: Matrix) -> list[str]:
+    return [*([f"* {_BEST_NOTE}"] if _has_best(matrix) else []), *matrix.notes]
+
+
+def _format_text(matrix: Matrix, style: NumberStyle) -> str:
+    table = _build_text_cells(matrix, style)
     left = 1 if style.models_in_rows else 2
     widths = [max(len(line[index]) for line in table) for index in range(len(table[0]))]
     lines = [
@@ -109,7 +118,42 @@ def _format_text(matrix: Matrix, style: NumberStyle) -> str:
         for line in table
     ]
     lines.insert(1, "─" * max(map(len, lines)))
-    return "\n".join([*lines, *([f"* {_BEST_NOTE}"] if _has_best(matrix) else []), *matrix.notes]) + "\n"
+    return "\n".join([*lines, *_list_text_notes(matrix)]) + "\n"
+
+
+def build_text_tables(matrix: Matrix, style: NumberStyle, width: int) -> tuple[list[TextTable], list[str]]:
+    """Return tables for a terminal of `width` columns, and the notes below them.
+
+    Several tables, with some of the runs each, if one is too wide.
+    """
+    header, *body = _build_text_cells(matrix, style)
+    left = 1 if style.models_in_rows else 2
+    tables = []
+    start = left
+    while start < len(header):
+        for end in range(len(header), start, -1):
+            table = _build_text_table(header, body, [*range(left), *range(start, end)], left)
+            if end == start + 1 or max(line.cell_len for line in table.build_lines(width)) <= width:
+                break
+        tables.append(table)
+        start = end
+    return tables, _list_text_notes(matrix)
+
+
+def _build_text_table(header: list[str], body: list[list[str]], columns: list[int], left: int) -> TextTable:
+    from rich.markup import escape
+
+    table = TextTable(
+        columns=[
+            Column(title=header[index], wrap=True)
+            if index < left
+            else Column(title=header[index], justify="right", wrap_title=True)
+            for index in columns
+        ]
+    )
+    for line in body:
+        table.add_row(*(escape(line[index]) for index in columns))
+    return table
 
 
 def _format_markdown(matrix: Matrix, style: NumberStyle) -> str:

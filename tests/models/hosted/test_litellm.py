@@ -141,3 +141,17 @@ def test_settings_of_reasoning_are_arguments_of_the_package(monkeypatch: pytest.
     assert call["thinking"] == {"type": "enabled", "budget_tokens": 64} and call["max_tokens"] == 74
     assert call["reasoning_effort"] == "low"
     assert "include_reasoning" not in call and "thinking_token_budget" not in call
+
+
+def test_a_package_that_litellm_needs_and_does_not_find_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    class APIConnectionError(Exception):
+        pass
+
+    async def acompletion(**call: Any) -> Any:
+        raise APIConnectionError("OpenAIException - No module named 'mcp.types'")
+
+    package = ModuleType("litellm")
+    vars(package).update(acompletion=acompletion)
+    monkeypatch.setitem(sys.modules, "litellm", package)
+    with pytest.raises(MissingPackage, match="`mcp`"):
+        ask(LiteLLMModel(model="openai/m"), [generate("q")])

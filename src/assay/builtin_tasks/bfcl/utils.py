@@ -187,9 +187,14 @@ def _write(value: Any, kind: str, language: str) -> str:
 
 def process_results(document: dict[str, Any], results: list[str]) -> dict[str, float]:
     """Judge the calls of a response. `parsed` tells whether the response consists of calls."""
-    category, native = document["category"], isinstance(results[0], ToolAnswer)
+    category, answer = document["category"], results[0]
+    native = isinstance(answer, ToolAnswer)
     try:
-        calls = _read_native_calls(results[0]) if native else decode_text_calls(results[0], category)
+        calls = (
+            _read_native_calls(answer)
+            if isinstance(answer, ToolAnswer)
+            else decode_text_calls(answer, category)
+        )
         parsed = True
     except CallSyntaxError:
         calls, parsed = [], False

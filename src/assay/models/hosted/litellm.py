@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
@@ -65,6 +66,7 @@ _PERMANENT: Mapping[str, str] = {
     "PermissionDeniedError": "not allowed",
     "UnprocessableEntityError": "bad request",
 }
+_MISSING_MODULE = re.compile(r"No module named '(\w+)")
 _KEY_SUFFIXES = ("_API_KEY", "_API_TOKEN", "_SECRET_ACCESS_KEY", "_SESSION_TOKEN")
 
 
@@ -195,6 +197,8 @@ class LiteLLMModel:
         """Convert an exception of the package."""
         kinds = [kind.__name__ for kind in type(error).__mro__]
         message = redact(" ".join(str(error).split())[:300])
+        if missing := _MISSING_MODULE.search(message):  # it imports packages only where it uses them
+            raise MissingPackage.of(missing[1], f"this request to `{self.name}`", extra="litellm") from None
         if "ContentPolicyViolationError" in kinds:
             return Response(request_id=request.id, value="", finish="refused")
         if "AuthenticationError" in kinds:

@@ -251,6 +251,36 @@ def test_the_chat_template_tells_where_reasoning_ends() -> None:
     assert unfinished.usage is not None and unfinished.usage.reasoning_tokens > 0
 
 
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_thinking_budget_ends_the_reasoning_and_the_answer_follows(temperature: float) -> None:
+    sampling: dict[str, Any] = {"temperature": temperature, "do_sample": temperature > 0, "until": []}
+    words = "{% for m in messages %}{% for c in m.content %}{{ c.text if c.type == 'text' else '<|vision_start|><|image_pad|><|vision_end|>' }}{% endfor %}{% endfor %}"
+    model = make_model(chat_template=f"{words}{{{{ '<think>' }}}}")
+    budget: dict[str, Any] = {"thinking_budget": 5}
+    asked = [
+        write(prompt, at, max_gen_toks=tokens, **more, **sampling)
+        for at, (prompt, tokens, more) in enumerate(
+            [
+                (chat("What?"), 24, {}),
+                (chat("What?"), 6, budget),
+                (chat("Who is it?"), 6, budget),
+                (chat(picture(1), "What?"), 6, budget),
+                (Prompt.of_text("What?"), 6, budget),
+            ]
+        )
+    ]
+    whole, short, other, pictured, plain = ask(model, asked)
+    assert isinstance(whole, Response) and (whole.value, whole.finish) == ("", "length")
+    for found in (short, other, pictured):
+        assert isinstance(found, Response) and found.reasoning is not None
+        assert found.value and found.finish in ("length", "stop")
+        assert found.usage is not None and found.usage.output_tokens > 6
+    assert isinstance(short, Response) and whole.reasoning is not None and short.reasoning is not None
+    assert whole.reasoning.startswith(short.reasoning.rstrip("\ufffd"))
+    assert isinstance(plain, Response) and plain.reasoning is None
+    assert plain.usage is not None and plain.usage.output_tokens <= 6
+
+
 def test_the_chat_template_gets_the_reasoning_effort() -> None:
     model = make_model(chat_template="{{ messages[0]['role'] }}[{{ reasoning_effort }}]")
     assert model.preview(write(chat("What?"), reasoning_effort="high")) == "user[high]"

@@ -9,11 +9,11 @@ from __future__ import annotations
 import copy
 import hashlib
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay.core.records.requests import Generate
+from assay.core.records.requests import Generate, Settings
 from assay.core.records.responses import Finish, LogProbability
 from assay.models.hf.multimodal.batches import Batch, Batcher, extend_inputs
 from assay.models.hf.sampling import sample_tokens, sampling_from_request
@@ -97,6 +97,9 @@ class MultimodalEngine:
         splitters = [
             self._make_splitter(request, text) for request, text in zip(requests, prompts, strict=True)
         ]
+        settings = requests[0].settings
+        width = batch.inputs["input_ids"].shape[1]
+        budget = self._make_thinking_budget(settings.thinking_budget, splitters, width)
         detectors = [self._make_stop_detector(stops, splitter) for splitter in splitters]
         stopped = [0] * len(requests)  # the length at which a stop string was complete
 
@@ -104,28 +107,35 @@ class MultimodalEngine:
             def __call__(self, input_ids: Any, scores: Any, **others: Any) -> Any:
                 for row, token in enumerate(input_ids[:, -1].tolist()):
                     if not stopped[row]:
-                        stopped[row] = input_ids.shape[1] if detectors[row].add_token(token) else 0
+                        done = detectors[row].add_token(token)
+                        if budget is not None:
+                            tokens = input_ids[row, width:].tolist()
+                            done = done or len(tokens) >= budget.find_limit(row, tokens, max_new_tokens)
+                        stopped[row] = input_ids.shape[1] if done else 0
                 return torch.tensor([length > 0 for length in stopped], device=input_ids.device)
 
-        settings = requests[0].settings
         beams = int(settings.values.get("num_beams") or 1)
         arguments = {
             key: settings.values[key]
             for key in _TRANSFORMERS_SETTINGS
             if settings.values.get(key) is not None
         }
-        if stops and beams == 1:
+        if (stops or budget is not None) and beams == 1:
             arguments["stopping_criteria"] = StoppingCriteriaList([_StopStringCriteria()])
+        processors = []
         if settings.temperature > 0:
-            arguments["logits_processor"] = [
-                make_sampling_processor(requests, self._model.generation_config, self._seed)
-            ]
+            processors.append(make_sampling_processor(requests, self._model.generation_config, self._seed))
+        if budget is not None:
+            processors.append(make_budget_processor(budget, beams))
+        if processors:
+            arguments["logits_processor"] = processors
         max_tokens = self._batcher.max_length - max(batch.lengths)
+        reasoning_tokens = 0 if budget is None else budget.reserved_tokens
         self._reset_rope_shift()
         with torch.inference_mode():
             output = self._model.generate(
                 **batch.inputs,
-                max_new_tokens=max(1, min(max_new_tokens, max_tokens)),
+                max_new_tokens=max(1, min(max_new_tokens + reasoning_tokens, max_tokens)),
                 do_sample=False,
                 temperature=None,
                 top_p=None,
@@ -135,12 +145,29 @@ class MultimodalEngine:
                 use_cache=self._use_cache,
                 **arguments,
             )
-        width = batch.inputs["input_ids"].shape[1]
         rows = [row[: end or None][width:] for row, end in zip(output.tolist(), stopped, strict=True)]
         return [
             self._build_text(row, stops, length, splitter)
             for row, length, splitter in zip(rows, batch.lengths, splitters, strict=True)
         ]
+
+    def count_reasoning_tokens(self, settings: Settings) -> int:
+        """Return the tokens that a thinking budget adds to the token limit of the answer: the budget and the end mark."""
+        if settings.thinking_budget is None or self._think_end or self._reasoning_format is None:
+            return 0
+        return max(1, settings.thinking_budget) + len(self._encode(self._reasoning_format.closing_text))
+
+    def _make_thinking_budget(
+        self, tokens: int | None, splitters: Sequence[ReasoningSplitter], prompt_width: int
+    ) -> ThinkingBudget | None:
+        if tokens is None or not any(splitter.format for splitter in splitters):
+            return None
+        return ThinkingBudget(
+            max(1, tokens), splitters, prompt_width, encode=self._encode, decode=self._decode_with_special
+        )
+
+    def _encode(self, text: str) -> list[int]:
+        return list(self._batcher.tokenizer.encode(text, add_special_tokens=False)) if text else []
 
     def _make_splitter(self, request: Generate, prompt: str) -> ReasoningSplitter:
         """Return how to separate the reasoning from the answer. Only chats have a reasoning format."""
@@ -333,6 +360,72 @@ def _read_log_probability(logits: Any, tokens: list[int]) -> LogProbability:
     targets = torch.tensor(tokens, device=log_probabilities.device)
     total = log_probabilities.gather(1, targets[:, None]).double().sum()
     return LogProbability(float(total), bool((logits.argmax(dim=-1) == targets).all()))
+
+
+class ThinkingBudget:
+    """Ends the reasoning of a response after a number of tokens, by writing the tokens of the end mark.
+
+    Knows the splitter of each row. A response without reasoning, or whose reasoning has ended by then, gets no end mark.
+    """
+
+    def __init__(
+        self,
+        tokens: int,
+        splitters: Sequence[ReasoningSplitter],
+        prompt_width: int,
+        *,
+        encode: Callable[[str], list[int]],
+        decode: Callable[[list[int]], str],
+    ) -> None:
+        self._tokens = tokens
+        self._splitters = splitters
+        self._encode = encode
+        self._decode = decode
+        self._end_marks: dict[tuple[int, ...], list[int]] = {}
+        self.prompt_width = prompt_width
+        formats = [splitter.format for splitter in splitters if splitter.format is not None]
+        self.reserved_tokens = tokens + max(len(encode(one.closing_text)) for one in formats)
+        """The largest number of tokens of the reasoning with its end mark."""
+
+    def find_limit(self, row: int, tokens: list[int], answer_limit: int) -> int:
+        """Return the largest number of tokens of a response that has these tokens so far."""
+        if self._splitters[row].format is None:
+            return answer_limit
+        return self._tokens + len(self._find_end_mark(row, tokens)) + answer_limit
+
+    def find_next_token(self, row: int, tokens: list[int]) -> int | None:
+        """Return the token that must follow; None if the model decides."""
+        end_mark = self._find_end_mark(row, tokens)
+        position = len(tokens) - self._tokens
+        return end_mark[position] if 0 <= position < len(end_mark) else None
+
+    def _find_end_mark(self, row: int, tokens: list[int]) -> list[int]:
+        """Return the tokens that end the reasoning; empty if the budget is not used up, or there is nothing to end."""
+        if len(tokens) < self._tokens or self._splitters[row].format is None:
+            return []
+        key = (row, *tokens[: self._tokens])
+        if key not in self._end_marks:
+            text = self._decode(tokens[: self._tokens])
+            self._end_marks[key] = self._encode(self._splitters[row].end_reasoning(text))
+        return self._end_marks[key]
+
+
+def make_budget_processor(budget: ThinkingBudget, beams: int) -> Any:
+    """Return a logits processor that writes the end mark of the reasoning when the budget is used up."""
+    import torch
+    from transformers import LogitsProcessor
+
+    class _BudgetProcessor(LogitsProcessor):  # type: ignore[misc]
+        def __call__(self, input_ids: Any, scores: Any) -> Any:
+            for row, tokens in enumerate(input_ids[:, budget.prompt_width :].tolist()):
+                token = budget.find_next_token(row // beams, tokens)
+                if token is not None:
+                    scores = scores.clone()
+                    scores[row] = -torch.inf
+                    scores[row, token] = 0.0
+            return scores
+
+    return _BudgetProcessor()
 
 
 def make_sampling_processor(requests: Sequence[Generate], defaults: Any, seed: int) -> Any:

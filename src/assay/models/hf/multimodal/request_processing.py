@@ -108,9 +108,8 @@ class RequestProcessor:
             tokens, truncated = None, 0
             if not inputs.has_media:
                 [tokens] = self._batcher.encoder([inputs.text])
-                max_tokens = self._batcher.max_length - min(
-                    limit, _MAX_RESERVED_TOKENS, self._batcher.max_length // 2
-                )
+                reserved = min(limit, _MAX_RESERVED_TOKENS) + self._engine.count_reasoning_tokens(settings)
+                max_tokens = self._batcher.max_length - min(reserved, self._batcher.max_length // 2)
                 whole = tokens or [self._batcher.encoder.prefix_token]
                 tokens = whole[-max_tokens:]
                 truncated = len(whole) - len(tokens)

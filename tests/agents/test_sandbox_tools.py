@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -29,7 +29,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SandboxSession
 
 
 def call(session: SandboxSession, tool: str, **arguments: Any) -> ToolOutput:
-    environment: Environment = None  # type: ignore[assignment] - these tools do not use it
+    environment = cast(Environment, None)  # these tools do not use it
     output = SANDBOX_TOOLS[tool](session, timeout_s=30.0).call(arguments, environment)
     assert isinstance(output, ToolOutput)
     return output

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from assay.agents.mcp_servers import McpConnection, McpServer, check_names
 from assay.agents.sandbox_tools import SANDBOX_TOOLS, cut_text
 from assay.agents.tools import AgentTool, EnvironmentContext
 from assay.core.errors import TaskError
@@ -19,7 +20,7 @@ _MAX_STATE_FILES = 200
 _MAX_STATE_TEXT_BYTES = 4000
 """Larger files are a hash in the state."""
 
-_OPTIONS = ("checks", "files", "folder", "limits", "network", "readable", "sandbox", "setup", "tools")
+_OPTIONS = ("checks", "files", "folder", "limits", "mcp", "network", "readable", "sandbox", "setup", "tools")
 
 
 class SandboxEnvironment:
@@ -54,9 +55,15 @@ class SandboxEnvironment:
                 raise TaskError(
                     f"no sandbox tool is called `{name}`", where="environment", hint=f"known: {known}"
                 )
-        self._tools: Sequence[AgentTool] = [
+        self._tools: list[AgentTool] = [
             SANDBOX_TOOLS[name](self.session, timeout_s=self._timeout_s) for name in names
         ]
+        self.servers = [
+            McpConnection(McpServer.from_options(str(name), entry), self.session)
+            for name, entry in _get_mapping(options, "mcp").items()
+        ]
+        """The connections to MCP servers; `digests` of each are for the manifest."""
+
         self.session.open()
         try:
             files = {**_get_mapping(options, "files"), **_get_mapping(document, "files")}
@@ -64,8 +71,11 @@ class SandboxEnvironment:
                 self.session.write_file(str(path), str(text).encode("utf-8", "surrogatepass"))
             for command in (options.get("setup"), document.get("setup")):
                 self._set_up(command)
+            for connection in self.servers:
+                self._tools += connection.open().tools()
+            check_names(self._tools)
         except BaseException:
-            self.session.close()
+            self.close()
             raise
 
     def tools(self) -> Sequence[AgentTool]:
@@ -92,11 +102,17 @@ class SandboxEnvironment:
         return self.session.snapshot()
 
     def restore(self, snapshot: str) -> None:
-        """Replace the files with those of a snapshot."""
+        """Replace the files with those of a snapshot. MCP servers start again and must list the same tools."""
+        for connection in self.servers:
+            connection.close()
         self.session.restore(snapshot)
+        for connection in self.servers:
+            connection.open()
 
     def close(self) -> None:
-        """End the session."""
+        """End the MCP servers and the session."""
+        for connection in self.servers:
+            connection.close()
         self.session.close()
 
     def _set_up(self, command: Any) -> None:

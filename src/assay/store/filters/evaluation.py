@@ -370,6 +370,8 @@ class _Evaluator:
         if words:
             possible = self._index.search(words, len(self._columns)) | self._find_cut_texts()
             undecided = undecided[possible[rows]]
+        if not _build_test("~", value)(""):  # documents without a response, such as those of multiple choice
+            undecided = undecided[self._columns.length[rows[undecided]] > 0]
         found = np.zeros(len(rows), dtype=bool)
         found[undecided] = self._compare(info, "~", value, rows[undecided], None)
         return found

@@ -339,6 +339,10 @@ class _NfaState(NamedTuple):
     targets: tuple[int, ...]
 
 
+class _NoMatchPossible(Exception):
+    """No state is left: the rest of the text cannot change the result."""
+
+
 class _StateSet(dict[str, "_StateSet | None"]):
     """A state of the deterministic automaton: character -> next state, computed on first use; None after a match."""
 
@@ -362,6 +366,7 @@ class Pattern:
     def __init__(self, text: str, tree: _Node, flags: str = "") -> None:
         self.text = text
         self._simple = _build_simple_search(tree, flags)
+        self._is_anchored = _is_anchored(tree)
         self.literals = _find_required_literals(tree)
         """Texts that are part of every match, in lower case, the longest first."""
 
@@ -401,11 +406,14 @@ class Pattern:
             return None
         state: _StateSet | None = self._get_state_set(frozenset((self._start,)), _START)
         has_final_newline = self._ends_before_newline and text.endswith("\n")
-        for at, char in enumerate(text[:-1] if has_final_newline else text):
-            assert state is not None
-            state = state[char]
-            if state is None:
-                return at
+        try:
+            for at, char in enumerate(text[:-1] if has_final_newline else text):
+                assert state is not None
+                state = state[char]
+                if state is None:
+                    return at
+        except _NoMatchPossible:
+            return None
         assert state is not None
         if not has_final_newline:
             if state.ends is None:
@@ -414,7 +422,8 @@ class Pattern:
         work = self._work  # limits the states of a pattern, not the number of texts
         open_states, accepted = self._close(state.entries, state.before, _FINAL_NEWLINE)
         if not accepted:
-            entries = frozenset({self._start, *(target for value, target in open_states if value("\n"))})
+            again = () if self._is_anchored else (self._start,)
+            entries = frozenset({*again, *(target for value, target in open_states if value("\n"))})
             found = self._close(entries, _NEWLINE, _END)[1]
         self._work = work
         if accepted:
@@ -459,12 +468,15 @@ class Pattern:
 
     def compute_next(self, state: _StateSet, char: str) -> _StateSet | None:
         """Compute and store the transition of a state for a character."""
+        if not state.entries:
+            raise _NoMatchPossible
         kind = _classify(char)
         open_states, accepted = self._close(state.entries, state.before, kind)
         found: _StateSet | None = None
         if not accepted:
             entries = {target for value, target in open_states if value(char)}
-            entries.add(self._start)  # a match can start anywhere
+            if not self._is_anchored:
+                entries.add(self._start)  # a match can start anywhere
             found = self._get_state_set(frozenset(entries), kind)
         self._cached_items += 1
         state[char] = found
@@ -588,6 +600,21 @@ def _strip_loops(node: _Node, end: int) -> _Node:
             return _Sequence((part,) * low)
         case _:
             return node
+
+
+def _is_anchored(node: _Node) -> bool:
+    """Whether a pattern can match only at the start of a text."""
+    match node:
+        case _Assertion(kind=kind):
+            return kind == "start"
+        case _Sequence(parts=parts):
+            return bool(parts) and _is_anchored(parts[0])
+        case _Alternatives(parts=parts):
+            return all(map(_is_anchored, parts))
+        case _Repeat(part=part, low=low):
+            return low > 0 and _is_anchored(part)
+        case _:
+            return False
 
 
 def _count_paths(node: _Node) -> int | None:

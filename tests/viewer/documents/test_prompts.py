@@ -7,6 +7,8 @@ import json
 from assay.viewer.documents.prompts import (
     FewshotText,
     MediaPart,
+    ToolPart,
+    find_prompt_media,
     parse_prompt,
     parse_stored_messages,
     preview_prompt,
@@ -47,3 +49,22 @@ def test_chat_messages_before_the_last_one_of_the_user_are_examples() -> None:
 def test_text_that_looks_like_json_is_not_parsed_as_messages() -> None:
     for text in ('{"messages": [', '{"messages": ["x"], "chat": true}', '{"messages": [], "other": 1}'):
         assert parse_stored_messages(text) is None
+
+
+def test_tool_calls_are_parts_of_their_own() -> None:
+    messages = [
+        {"role": "user", "content": "Area?"},
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_call", "name": "area", "arguments": "{}", "id": "1"}],
+        },
+        {"role": "tool", "content": [{"type": "tool_result", "content": "12", "id": "1"}]},
+        {"role": "user", "content": [{"type": "tool_result", "content": "13", "id": "1"}]},
+    ]
+    prompt = json.dumps({"messages": messages, "chat": True})
+    _, call, result, other = parse_prompt(prompt, fields={})
+    assert call.parts == (ToolPart(kind="tool call", tool="area", text="{}"),)
+    assert result.parts == ("12",)
+    assert other.parts == (ToolPart(kind="tool result", tool="", text="13"),)
+    assert find_prompt_media(prompt) == []
+    assert preview_prompt(prompt, {}, 0, "\n\n") == ("Area? 12", [])

@@ -11,6 +11,7 @@ __all__ = [
     "FewshotText",
     "MediaPart",
     "PromptMessage",
+    "ToolPart",
     "find_prompt_media",
     "parse_prompt",
     "parse_stored_messages",
@@ -40,11 +41,25 @@ class FewshotText:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolPart:
+    """A tool call, or the result of one; pages collapse it."""
+
+    kind: str
+    """`tool call` or `tool result`."""
+
+    tool: str
+    text: str
+
+
+Part = str | MediaPart | FewshotText | ToolPart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PromptMessage:
-    """One message: its parts in order, each text or media."""
+    """One message: its parts in order, each text, media or a tool call."""
 
     role: str
-    parts: tuple[str | MediaPart | FewshotText, ...] = ()
+    parts: tuple[Part, ...] = ()
     example: bool = False
     """Whether it belongs to a few-shot example; pages collapse it."""
 
@@ -60,7 +75,7 @@ def parse_prompt(
     last_user = max((index for index, one in enumerate(messages) if one.get("role") == "user"), default=0)
     for index, message in enumerate(messages):
         role = str(message.get("role", ""))
-        parts: list[str | MediaPart | FewshotText] = []
+        parts: list[Part] = []
         content = message.get("content")
         for part in content if isinstance(content, list) else [{"type": "text", "text": content}]:
             if part.get("type") == "text":
@@ -68,9 +83,14 @@ def parse_prompt(
                     str(part.get("text", "")), fields, n_shot if index == last_user else 0, delimiter
                 )
             elif part.get("type") == "tool_call":
-                parts.append(f"{part.get('name', '')}({part.get('arguments', '')})")
+                call = ToolPart(
+                    kind="tool call", tool=str(part.get("name", "")), text=str(part.get("arguments", ""))
+                )
+                parts.append(call)
+            elif part.get("type") == "tool_result" and role == "tool":
+                parts.append(str(part.get("content", "")))  # the message is a result as a whole
             elif part.get("type") == "tool_result":
-                parts.append(str(part.get("content", "")))
+                parts.append(ToolPart(kind="tool result", tool="", text=str(part.get("content", ""))))
             else:
                 parts.append(_parse_media(part))
         folded = role != "system" and index < last_user and bool(n_shot)
@@ -105,7 +125,7 @@ def _parse_media(part: Mapping[str, Any]) -> MediaPart:
 
 def _split_fewshot(
     text: str, fields: Mapping[str, Any], n_shot: Any, delimiter: str
-) -> tuple[str | MediaPart | FewshotText, ...]:
+) -> tuple[str | FewshotText, ...]:
     """Split a text with few-shot examples into the text before the document's own part, and that part."""
     if not n_shot or not delimiter:
         return (text,)
@@ -154,6 +174,6 @@ def find_prompt_media(prompt: str) -> list[MediaPart]:
     for message in parse_stored_messages(prompt) or ():
         content = message.get("content")
         for part in content if isinstance(content, list) else ():
-            if isinstance(part, dict) and part.get("type") != "text":
+            if isinstance(part, dict) and part.get("type") not in ("text", "tool_call", "tool_result"):
                 found.append(_parse_media(part))
     return found

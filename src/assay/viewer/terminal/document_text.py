@@ -12,7 +12,7 @@ from assay.store.documents.details import DocumentRecord, RequestRecord
 from assay.viewer.documents.choices import build_choices
 from assay.viewer.documents.failure_reasons import summarise_reason
 from assay.viewer.documents.filter_trace import FilterTrace, build_filter_traces, format_value
-from assay.viewer.documents.prompts import FewshotText, MediaPart, PromptMessage, parse_prompt
+from assay.viewer.documents.prompts import FewshotText, MediaPart, PromptMessage, ToolPart, parse_prompt
 from assay.viewer.number_format import format_number
 
 __all__ = ["DocumentLine", "describe_document"]
@@ -94,6 +94,8 @@ def _format_messages(messages: Sequence[PromptMessage], *, full: bool) -> tuple[
                 parts.append(part.text if full else "")
             elif isinstance(part, MediaPart):
                 parts.append(f"<{part.kind} {part.digest[:12]}>")
+            elif isinstance(part, ToolPart):
+                parts.append(f"{part.tool}({part.text})" if part.kind == "tool call" else part.text)
             else:
                 parts.append(part)
         text = "".join(parts)

@@ -7,7 +7,7 @@ import logging
 import re
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 
 from assay.checks.cluster_columns import check_cluster_columns
@@ -23,7 +23,11 @@ from assay.checks.groups import CheckJob, ReportedMetrics
 from assay.checks.scoring import check_scoring, list_metric_names
 from assay.checks.task_file import PartialTask, read_partial_task
 from assay.checks.templates import check_templates
+from assay.core.options.run_spec import RunSpec
 from assay.core.records.specs import TaskSpec
+from assay.tasks.files.helper_functions import may_draw_at_random
+from assay.tasks.task import Task
+from assay.user_code.random_state import LOOKUPS_BEFORE_PROMPTS, LoadingRandomState, TaskRandomState
 
 __all__ = ["CheckOptions", "CheckResult", "TaskChecker"]
 
@@ -110,15 +114,29 @@ class TaskChecker:
     def _check_data(self, spec: TaskSpec, findings: Findings) -> None:
         if any(finding.severity == "error" and finding.kind in _BLOCKING_KINDS for finding in findings):
             return
+        draws = may_draw_at_random(spec)
+        loading = LoadingRandomState(RunSpec().seed)
+        if draws:
+            loading.start()
         task = self._data.open(spec, findings)
         if task is None:
             return
-        with collect_errors(findings, "data", spec):
+        with collect_errors(findings, "data", spec), ExitStack() as stack:
+            if draws:
+                stack.enter_context(_load_at_random(task, loading))
             self._total = len(task.rows)
             if check_example_pool(task, findings):
                 self._looked_at = check_documents(task, self.options.documents, findings)
                 self._total = max(self._total, self._looked_at)
                 check_cluster_columns(task, findings)
+
+
+def _load_at_random(task: Task, loading: LoadingRandomState) -> AbstractContextManager[None]:
+    """Load the documents with the draws of a run of this task alone; return a context that renders with its draws."""
+    task.load_at_random()
+    loading.keep()
+    states = loading.start(LOOKUPS_BEFORE_PROMPTS)
+    return TaskRandomState(RunSpec().seed, task.name, states).continue_rendering()
 
 
 def _drop_repeated(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -207,7 +207,7 @@ def _show_tasks(
     shown = []
     for planned in plan.tasks.values():
         with enforce_time_limit(spec.helper_timeout), wrap_user_errors(planned.spec):
-            shown += _render_rows(planned, preview, fit)
+            shown += _render_rows(planned, spec, preview, fit)
     if as_json:
         click.echo(json.dumps(shown, ensure_ascii=False, indent=2))
         return
@@ -237,14 +237,19 @@ class _PromptOnlyModel:
         """Nothing to close."""
 
 
-def _render_rows(planned: Any, preview: Any, fit: Any) -> list[dict[str, Any]]:
+def _render_rows(planned: Any, spec: RunSpec, preview: Any, fit: Any) -> list[dict[str, Any]]:
     from assay.core.records.codec import to_plain
     from assay.core.records.requests import Generate, Likelihood
     from assay.tasks.prompts.field_compilers import copy_fields
+    from assay.user_code.random_state import TaskRandomState
 
     task = planned.task
     rows = []
-    for document, requests in task.render():
+    random_state = TaskRandomState(spec.seed, task.name, planned.prompt_states)
+    rendering = task.start_pass()
+    for document in task.documents():
+        with random_state.continue_rendering():  # draws as in a run
+            requests = rendering.render_requests(document)
         fields = copy_fields(document.fields)
         asked = []
         for request in requests:

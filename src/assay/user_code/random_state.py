@@ -9,10 +9,20 @@ from typing import Any
 
 from assay.core.fingerprints import digest_text
 
-__all__ = ["GeneratorStates", "LoadingRandomState", "TaskRandomState", "seed_global_generators"]
+__all__ = [
+    "LOOKUPS_BEFORE_PROMPTS",
+    "GeneratorStates",
+    "LoadingRandomState",
+    "TaskRandomState",
+    "seed_global_generators",
+]
 
 GeneratorStates = tuple[Any, Any]
 """The states of the global generators of Python and NumPy."""
+
+
+LOOKUPS_BEFORE_PROMPTS = 3
+"""How often lm-eval looks up the name of a task that is alone in its run, between its loading and its first prompt."""
 
 
 def seed_global_generators(seed: tuple[int | None, ...]) -> None:

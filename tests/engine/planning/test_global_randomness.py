@@ -13,12 +13,15 @@ from typing import Any
 import pytest
 from tests.making import Function, make_model, write_task
 
+from assay.checks.checker import check_tasks
+from assay.cli.app import run_command_line
 from assay.core.options.run_spec import RunSpec
 from assay.core.progress import TaskProgress
 from assay.engine.planning.plan import make_plan, plan_task_in_worker
 from assay.engine.planning.records import Plan
 from assay.engine.running.document_reader import read_chunks
 from assay.sandboxes.program_runner import ProgramRunner
+from assay.tasks.files.index import TaskIndex
 
 HELPERS = """
 import random
@@ -32,6 +35,9 @@ def shuffle(rows):
 
 def text(row):
     return f"{row['q']} {random.random()}"
+
+def fail(row):
+    raise ValueError(f"drew {random.random()}")
 """
 
 ALONE = {
@@ -60,6 +66,8 @@ def folder(tmp_path: Path) -> Path:
         ("shuffled", "q", "t", mixed),
         ("others", "r", "r", mixed),
         ("texts", "q", "t", {"doc_to_text": Function("helpers.text")}),
+        ("failing", "q", "t", {**mixed, "doc_to_text": Function("helpers.fail")}),
+        ("mixed_texts", "q", "t", {**mixed, "doc_to_text": Function("helpers.text")}),
     ):
         files = {"data_files": {"test": f"{test}.jsonl", "train": f"{train}.jsonl"}}
         config: dict[str, Any] = {**common, **keys, "dataset_kwargs": files}
@@ -113,3 +121,21 @@ def test_the_plan_tells_which_tasks_depend_on_the_generators(folder: Path) -> No
     assert any(
         "shuffled: the code of the task may draw from the global random" in note for note in plan.notes
     )
+
+
+def test_show_renders_the_prompts_of_a_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = asyncio.run(make_plan(make_spec(folder, "texts", "mixed_texts"), model=make_model()))
+    arguments = ["show", "texts,mixed_texts", "-n", "3", "--include_path", str(folder), "--json"]
+    assert run_command_line(arguments) == 0
+    rows = json.loads(capsys.readouterr().out)
+    shown: dict[str, list[str]] = {}
+    for row in rows:
+        shown.setdefault(row["task"], []).append(row["requests"][0]["prompt"].split()[1])
+    assert shown == {name: prompts[:3] for name, prompts in read_prompts(plan).items()}
+
+
+def test_check_draws_as_a_run_of_the_task_alone(folder: Path) -> None:
+    plan = asyncio.run(make_plan(make_spec(folder, "mixed_texts"), model=make_model()))
+    (subject,) = check_tasks(["failing"], TaskIndex.build([folder])).subjects
+    (first,) = [one.what for one in subject.findings if one.what.startswith("document 0:")]
+    assert f"drew {read_prompts(plan)['mixed_texts'][0]}" in first

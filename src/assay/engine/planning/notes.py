@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from assay.core.options.run_spec import RunSpec
 from assay.core.options.stop_rules import parse_stop_rule
 from assay.core.ports import Model, SupportsTargets
-from assay.engine.planning.records import PlannedTask, may_draw_at_random
+from assay.engine.planning.records import PlannedTask
 from assay.engine.planning.setup.oracle_targets import has_no_target
 from assay.engine.results.stop_metrics import list_stop_warnings
 from assay.scoring.result_keys import find_metrics_without_values
+from assay.tasks.files.helper_functions import may_draw_at_random
 from assay.tasks.prompts.field_compilers import find_unrendered_template
 
 __all__ = ["collect_notes"]

@@ -32,8 +32,6 @@ from assay.engine.planning.records import (
     PlannedJudge,
     PlannedTask,
     count_name_lookups,
-    find_functions,
-    may_draw_at_random,
 )
 from assay.engine.planning.setup.capabilities import check_abilities
 from assay.engine.planning.setup.judge_setup import JudgeRegistry
@@ -44,6 +42,7 @@ from assay.sandboxes.program_runner import ProgramRunner
 from assay.scoring.result_keys import find_metrics_without_values, is_misspelled
 from assay.scoring.scorer import Scorer
 from assay.tasks.dialogues import check_dialogue
+from assay.tasks.files.helper_functions import find_functions, may_draw_at_random
 from assay.tasks.files.index import TaskIndex, find_task_roots
 from assay.tasks.files.selection import Selection, select_tasks
 from assay.tasks.letter_choices import LetterChoiceTask, add_letter_metrics, describe_letter_tasks

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from assay.core.fingerprints import digest_json
 from assay.core.options.run_spec import RunSpec
@@ -14,34 +13,12 @@ from assay.core.ports import Model
 from assay.core.records.specs import GroupSpec, TaskSpec
 from assay.sandboxes.program_runner import ProgramRunner
 from assay.scoring.scorer import Scorer
-from assay.tasks.files.helper_functions import HelperFunction
+from assay.tasks.files.helper_functions import find_functions
 from assay.tasks.files.selection import Selection
 from assay.tasks.task import Task
-from assay.user_code.random_state import GeneratorStates
+from assay.user_code.random_state import LOOKUPS_BEFORE_PROMPTS, GeneratorStates
 
-__all__ = ["Plan", "PlannedJudge", "PlannedTask", "find_functions"]
-
-
-def find_functions(value: Any) -> list[HelperFunction]:
-    """Return every `!function` inside a value of a task file."""
-    if isinstance(value, HelperFunction):
-        return [value]
-    if isinstance(value, Mapping):
-        return [function for item in value.values() for function in find_functions(item)]
-    if isinstance(value, (list, tuple)):
-        return [function for item in value for function in find_functions(item)]
-    return []
-
-
-_SCORING_KEYS = frozenset(("process_results", "metric_list", "filter_list"))
-
-
-def may_draw_at_random(spec: TaskSpec) -> bool:
-    """Whether the code that loads and renders documents may draw from the global random generators."""
-    if spec.config.get("class") is not None:
-        return False
-    config = {key: value for key, value in spec.config.items() if key not in _SCORING_KEYS}
-    return any(function.may_draw_at_random for function in find_functions(config))
+__all__ = ["Plan", "PlannedJudge", "PlannedTask", "count_name_lookups"]
 
 
 def count_name_lookups(selection: Selection) -> dict[str, int]:
@@ -66,7 +43,7 @@ def count_name_lookups(selection: Selection) -> dict[str, int]:
     for name in selection.requested:
         visit(name)
     alone = sum(name not in selection.groups for name in selection.requested)
-    before[""] = waiting + 3 * alone + 2 * (len(selection.tasks) - alone)
+    before[""] = waiting + LOOKUPS_BEFORE_PROMPTS * alone + 2 * (len(selection.tasks) - alone)
     return before
 
 

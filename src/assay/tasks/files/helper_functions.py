@@ -11,7 +11,7 @@ import inspect
 import itertools
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from difflib import get_close_matches
 from functools import lru_cache
@@ -28,8 +28,10 @@ __all__ = [
     "HelperFunction",
     "compatibility_layers",
     "execute_module",
+    "find_functions",
     "import_helper_file",
     "load_module",
+    "may_draw_at_random",
     "use_live_function",
 ]
 
@@ -296,3 +298,25 @@ def _execute(path: Path, name: str) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def find_functions(value: Any) -> list[HelperFunction]:
+    """Return every `!function` inside a value of a task file."""
+    if isinstance(value, HelperFunction):
+        return [value]
+    if isinstance(value, Mapping):
+        return [function for item in value.values() for function in find_functions(item)]
+    if isinstance(value, (list, tuple)):
+        return [function for item in value for function in find_functions(item)]
+    return []
+
+
+_SCORING_KEYS = frozenset(("process_results", "metric_list", "filter_list"))
+
+
+def may_draw_at_random(spec: TaskSpec) -> bool:
+    """Whether the code that loads and renders documents may draw from the global random generators."""
+    if spec.config.get("class") is not None:
+        return False
+    config = {key: value for key, value in spec.config.items() if key not in _SCORING_KEYS}
+    return any(function.may_draw_at_random for function in find_functions(config))

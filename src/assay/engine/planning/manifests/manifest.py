@@ -24,9 +24,9 @@ from assay.engine.planning.manifests.environment import (
     find_commits,
     list_versions,
 )
-from assay.engine.planning.records import Plan, PlannedTask, find_functions
+from assay.engine.planning.records import Plan, PlannedTask
 from assay.engine.results.run_facts import redact_options
-from assay.tasks.files.helper_functions import HelperFunction
+from assay.tasks.files.helper_functions import HelperFunction, find_functions
 
 __all__ = [
     "FILE_NAME",

@@ -76,7 +76,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Answer": {
         "output_type": (
             BOTH,
-            "`generate_until`, `multiple_choice`, `loglikelihood`, `loglikelihood_rolling`; in lmms-eval also `generate_until_multi_round`, `generate_until_agentic`, `generate_visual_cot`.",
+            "`generate_until`, `multiple_choice`, `loglikelihood`, `loglikelihood_rolling`; in lmms-eval also `generate_until_multi_round`, `generate_until_agentic`, `generate_visual_cot`; in Assay also `agent`.",
         ),
         "generation_kwargs": (
             BOTH,
@@ -88,7 +88,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "batch_size": (BOTH, "Ignored; use `--batch_size`."),
         "tools": (
             OWN,
-            "The functions that the model may call: a list of JSON schemas, a column, a file, or a function.",
+            "The functions that the model may call: a list of JSON schemas, a column, a file, or a function. In an agent task: names and functions.",
         ),
         "tool_choice": (OWN, "`auto`, `none`, `required`, or the name of the tool that must be called."),
         "parallel_tool_calls": (OWN, "Whether a response may have several calls."),
@@ -97,6 +97,14 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "How the model gets the tools: `native`, or as text with calls in `json`, `python` or `xml`; `auto` by default.",
         ),
         "doc_to_tool_prompt": (OWN, "The whole prompt for models that get the tools as text."),
+        "solver": (OWN, "How an agent works: `tool_loop`, `react`, or a class (`!function file.Class`)."),
+        "environment": (OWN, "The class on whose objects the tools of an agent act."),
+        "limits": (OWN, "When an agent is stopped: `max_turns`, `max_tokens`, `max_cost`, …"),
+        "user": (OWN, "The user that an agent talks to: a script, or a model with instructions."),
+        "in_doubt": (
+            OWN,
+            "What happens after a crash during a call that must not run twice: `end` the document, or `report` it to the model.",
+        ),
         "response_format": (OWN, "The JSON schema that an answer must match, or `json_object`."),
         "reasoning_tags": (
             MEDIA,

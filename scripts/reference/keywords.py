@@ -34,6 +34,7 @@ class RunKeywords(TypedDict, total=False):
 _OBJECTS = {
     "model": "str | ModelObject | Callable[..., Any]",
     "judge": "str | ModelObject | Callable[..., Any] | Sequence[str | ModelObject | Callable[..., Any]]",
+    "user": "str | ModelObject | Callable[..., Any]",
     "seed": "int | Sequence[int | None] | str",
     "samples": "Mapping[str, Sequence[int]] | str | None",
     "reasoning_tags": "Sequence[Sequence[str]] | str | None",

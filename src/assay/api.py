@@ -315,6 +315,12 @@ def _parse_options(
     judges = [one if isinstance(one, str) else adapt_model(one, where="judge") for one in listed]
     if any(not isinstance(one, str) for one in judges):
         options["judge"] = [one if isinstance(one, str) else one.name for one in judges]
+    if (player := options.get("user")) is not None:
+        (player,) = player if isinstance(player, (list, tuple)) and len(player) == 1 else (player,)
+        if not isinstance(player, (str, list, tuple)):
+            judges.append(adapt_model(player, where="user"))
+            player = judges[-1].name  # type: ignore[union-attr]
+        options["user"] = [player] if isinstance(player, str) else player
     tasks = options.pop("tasks", None)
     parsed = RunSpec.of(options) if spec is None else replace(spec, **RunSpec.read(options))
     if tasks is not None:

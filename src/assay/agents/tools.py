@@ -24,7 +24,9 @@ __all__ = [
     "Environment",
     "EnvironmentContext",
     "SupportsChecks",
+    "SupportsExpectedOutputs",
     "SupportsExpectedState",
+    "SupportsInstructions",
     "SupportsSnapshots",
     "ToolOutput",
 ]
@@ -74,8 +76,8 @@ class AgentTool(Protocol):
 class Environment(Protocol):
     """What the tools of one agent act on. One environment is opened per document and repeat."""
 
-    def tools(self) -> Sequence[AgentTool]:
-        """Return the tools of the environment."""
+    def tools(self) -> Sequence[Any]:
+        """Return the tools of the environment: `AgentTool` objects, functions or methods."""
         ...
 
     def state(self) -> Any:
@@ -114,11 +116,29 @@ class SupportsExpectedState(Protocol):
 
 
 @runtime_checkable
+class SupportsExpectedOutputs(Protocol):
+    """An environment that knows what the user must hear."""
+
+    def expected_outputs(self) -> Sequence[str]:
+        """Return texts that must occur in what the agent says. Called once, at the end."""
+        ...
+
+
+@runtime_checkable
 class SupportsChecks(Protocol):
     """An environment that checks what the agent did: milestones, or programs that test its files."""
 
     def checks(self) -> Mapping[str, float]:
         """Return a score between 0 and 1 by name. Called once, at the end."""
+        ...
+
+
+@runtime_checkable
+class SupportsInstructions(Protocol):
+    """An environment with text for the system message of the agent: a policy, the time, the user's name."""
+
+    def instructions(self) -> str:
+        """Return the text. Called once, after the environment was opened."""
         ...
 
 

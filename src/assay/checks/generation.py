@@ -82,7 +82,7 @@ def check_dialogue_keys(spec: TaskSpec, broken: BrokenFunctions, findings: Findi
     """Check multi-round and agentic tasks without calling their code."""
     agentic = spec.output_type.is_agentic
     _check_steps(spec, agentic, findings)
-    if not spec.output_type.is_dialogue:
+    if not spec.output_type.is_dialogue or spec.output_type.is_agent:
         return
     text, messages = spec.doc_to_text, None if agentic else spec.doc_to_messages
     if callable(text):

@@ -139,7 +139,8 @@ def _print(plan: Plan, expected: CostForecast) -> None:
             )
     for name, judge in plan.judges.items():
         use = "required" if judge.needed else "available to helper functions"
-        echo_wrapped(f"judge `{name}`: {use}")
+        label = f"`{name}`" if name.startswith("user ") else f"judge `{name}`"
+        echo_wrapped(f"{label}: {use}")
     for note in plan.notes:
         echo_wrapped(f"note: {note}")
     echo_wrapped("no problems found")

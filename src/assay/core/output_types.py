@@ -24,6 +24,7 @@ class OutputType(StrEnum):
     GENERATE_UNTIL_MULTI_ROUND = "generate_until_multi_round"
     GENERATE_UNTIL_AGENTIC = "generate_until_agentic"
     GENERATE_VISUAL_COT = "generate_visual_cot"
+    AGENT = "agent"
 
     @property
     def generates_text(self) -> bool:
@@ -43,11 +44,20 @@ class OutputType(StrEnum):
     @property
     def is_dialogue(self) -> bool:
         """Whether answers lead to further questions."""
-        return self in (OutputType.GENERATE_UNTIL_MULTI_ROUND, OutputType.GENERATE_UNTIL_AGENTIC)
+        return self in (
+            OutputType.GENERATE_UNTIL_MULTI_ROUND,
+            OutputType.GENERATE_UNTIL_AGENTIC,
+            OutputType.AGENT,
+        )
+
+    @property
+    def is_agent(self) -> bool:
+        """Whether a solver drives the dialogue: tool calls, an environment, a simulated user."""
+        return self is OutputType.AGENT
 
     @property
     def is_agentic(self) -> bool:
-        """Whether the dialogue is an agent loop with a maximum number of steps and one final answer."""
+        """Whether the dialogue is an agent loop of lmms_eval, with a maximum number of steps and one final answer."""
         return self is OutputType.GENERATE_UNTIL_AGENTIC
 
     @property
@@ -58,7 +68,7 @@ class OutputType(StrEnum):
     @property
     def can_repeat(self) -> bool:
         """Whether `--repeats` applies."""
-        return self is OutputType.GENERATE_UNTIL
+        return self in (OutputType.GENERATE_UNTIL, OutputType.AGENT)
 
     @property
     def strips_answers(self) -> bool:
@@ -83,7 +93,7 @@ _LMMS_EVAL_ONLY = frozenset(
         OutputType.GENERATE_VISUAL_COT,
     )
 )
-_GENERATES_TEXT = frozenset((OutputType.GENERATE_UNTIL, *_LMMS_EVAL_ONLY))
+_GENERATES_TEXT = frozenset((OutputType.GENERATE_UNTIL, OutputType.AGENT, *_LMMS_EVAL_ONLY))
 _DEFAULT_METRICS = {
     OutputType.LOGLIKELIHOOD: ("perplexity", "acc"),
     OutputType.LOGLIKELIHOOD_ROLLING: ("word_perplexity", "byte_perplexity", "bits_per_byte"),

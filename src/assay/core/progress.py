@@ -10,7 +10,16 @@ from dataclasses import dataclass, field
 
 from assay.core.records.responses import Failure, Outcome, Usage
 
-__all__ = ["JudgeProgress", "RunProgress", "TaskProgress", "TokenCount"]
+__all__ = ["JudgeProgress", "RunProgress", "TaskProgress", "TokenCount", "label_service"]
+
+
+def label_service(name: str) -> str:
+    """Return the label of a model beside the evaluated one.
+
+    >>> label_service("gpt-4o"), label_service("user gpt-4o")
+    ('judge gpt-4o', 'user gpt-4o')
+    """
+    return name if name.startswith("user ") else f"judge {name}"
 
 
 @dataclass(slots=True)

@@ -27,9 +27,10 @@ from assay.engine.open_document import JudgedBatch, OpenDocument
 from assay.engine.planning.records import Plan, PlannedTask
 from assay.engine.results.stop_rules import describe_stops, make_stop_rules
 from assay.engine.results.summary import summarise
+from assay.engine.running.agents import AgentRuntime, DocumentAgents
 from assay.engine.running.batching import ResponseBatcher, shorten_thread_switches
 from assay.engine.running.cost_ledger import open_ledger
-from assay.engine.running.dialogues import advance_dialogues
+from assay.engine.running.dialogues import add_requests, advance_dialogues
 from assay.engine.running.document_reader import CHUNK_SIZE, read_chunks
 from assay.engine.running.gc import reduce_collections
 from assay.engine.running.media_archive import MediaArchive
@@ -132,6 +133,14 @@ class _RunStream:
             journal, cache, progress, plan.judges, plan.programs, self.ledger, model=plan.model
         )
         plan.programs.wait = executor.wait
+        self.agents = AgentRuntime(
+            journal,
+            plan.folder,
+            self.services,
+            executor,
+            plan.spec.seed[0] or 0,
+            getattr(cache, "read_agent_events", None),
+        )
         self.judge_context = JudgeContext(self.services, executor, plan.default_judges)
         self.dispatcher = JudgeDispatcher(plan, executor, self.random_states, self.judge_context)
 
@@ -166,6 +175,7 @@ class _RunStream:
     async def close(self) -> None:
         """Stop, whatever happened: responses that arrived are written."""
         self.media.close()
+        self.agents.close()
         self._append(self._take_arrived())
         await self.services.close()
         await self.dispatcher.close()
@@ -345,7 +355,11 @@ class _RunStream:
         """Judge complete documents, or continue their dialogues."""
         if not documents:
             return
-        if self.plan.tasks[task].task.is_dialogue:
+        planned = self.plan.tasks[task]
+        if planned.spec.output_type.is_agent:
+            for document in documents:  # each continues at its own speed
+                self.group.create_task(self._advance_agents(planned, document))
+        elif planned.task.is_dialogue:
             self.group.create_task(self._advance_dialogues(self.plan.tasks[task], documents))
         else:
             await self._judge_when_ready(task, documents)
@@ -369,6 +383,37 @@ class _RunStream:
             self._append_documents(waiting)
             documents, pending = self._look_up(waiting)
             await self.backlog.put_first(self._share_media(waiting, pending))
+
+    async def _advance_agents(self, planned: PlannedTask, document: OpenDocument) -> None:
+        """Advance the agents of a document until they end or wait for the model."""
+        agents, task = document.dialogues, planned.task.name
+        if not isinstance(agents, DocumentAgents):  # it could not be rendered
+            await self._judge_when_ready(task, [document])
+            return
+        await self.agents.open(agents)
+        while document.failure is None:
+            following = await self.executor.run(
+                partial(
+                    self.agents.advance,
+                    planned,
+                    agents,
+                    document.requests,
+                    document.outcomes,
+                    self.random_states[task],
+                )
+            )
+            if isinstance(following, Failure):
+                document.outcomes.append(following)
+            if isinstance(following, Failure) or not following:
+                break
+            add_requests(document, following, self.model_digest)
+            self._append_documents([document])
+            complete, pending = self._look_up([document])
+            await self.backlog.put_first(self._share_media([document], pending))
+            if not complete:
+                return
+        self.agents.release()
+        await self._judge_when_ready(task, [document])
 
     async def _judge_when_ready(self, task: str, documents: list[OpenDocument]) -> None:
         """Judge documents now, or hold them until all documents of their task are complete."""

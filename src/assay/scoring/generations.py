@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from assay.core.records.agents import AGENT_METRICS, AgentAnswer
 from assay.core.records.tools import ToolAnswer
 
 __all__ = ["MetricCall", "accepts_answer_and_target", "accepts_keywords", "judge_text"]
@@ -91,7 +92,9 @@ def judge_text(
     found: dict[str, Any] = {}
     score: Any
     for call in calls:
-        if several and call.name != "anls":
+        if call.name in AGENT_METRICS:
+            score = call([gold], [result])
+        elif several and call.name != "anls":
             if not isinstance(gold, list):
                 gold = [gold]  # a document with one target in a task with several
             if call.name == "exact_match":
@@ -120,6 +123,8 @@ def _resolve_gold(
         return list(target)
     if type(target) is type(result) or isinstance(result, (list, ToolAnswer)):
         return target
+    if isinstance(result, AgentAnswer):
+        return target if isinstance(target, (str, list)) else str(target)
     if any(call.name == "bypass" for call in calls):
         return target
     return type(result)(target)  # a target 7 is compared as "7"

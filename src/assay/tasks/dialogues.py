@@ -56,7 +56,7 @@ def check_dialogue(task: TaskDocuments) -> None:
         TaskError: No function builds the later rounds.
         InvalidOption: The maximum number of steps is invalid.
     """
-    if task.spec.output_type.is_dialogue:
+    if task.spec.output_type.is_dialogue and not task.spec.output_type.is_agent:
         _find_round_function(task)
         if task.spec.output_type.is_agentic:
             _max_steps(task)

@@ -78,6 +78,8 @@ class TaskDocuments:
         self.rendering = rendering or RenderingOptions()
         self.spec = replace(spec, metadata={**spec.metadata, **self.rendering.metadata})
         self._splits_override = splits
+        if spec.agent is not None:  # the description is the system message, also of models that get one text
+            self.rendering = replace(self.rendering, chat=True)
         self._has_tools = spec.tools is not None
         if self._has_tools:
             self._apply_tool_mode()

@@ -34,6 +34,7 @@ def tables(connection: sqlite3.Connection) -> set[str]:
                 "estimates",
                 "tokens",
                 "filter_steps",
+                "agent_events",
             },
         ),
         (CACHE_SCHEMA, {"responses", "tokens", "truncations"}),

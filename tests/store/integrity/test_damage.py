@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from assay.core.errors import CorruptStore
+from assay.core.records.agents import AgentEvent
 from assay.core.records.documents import Document
 from assay.core.records.messages import Prompt
 from assay.core.records.requests import Generate, Settings
@@ -43,6 +44,7 @@ def write_records(folder: Path) -> None:
             [Score(document=0, metric="exact_match", pipeline="none", value=1.0)],
             [RepeatScores(document=0, pipeline="none", answers=(0,), scores={"exact_match": (1.0,)})],
         )
+        journal.add_agent_events("sums", 0, 0, [AgentEvent(0, "opened", {"snapshot": "s"})])
         journal.add_estimates(
             [Estimate(task="sums", metric="exact_match", pipeline="none", value=1.0, scored=1)]
         ).result()

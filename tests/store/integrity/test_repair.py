@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.core.records.agents import AgentEvent
 from assay.core.records.responses import LogProbability, Response, Usage
 from assay.store.cache.response_cache import ResponseCache
 from assay.store.database.schema import CACHE_SCHEMA, JOURNAL_SCHEMA
@@ -118,6 +119,16 @@ def test_intact_responses_and_the_damaged_file_are_preserved(tmp_path: Path) -> 
         mark: response.value for mark, response in responses
     }
     journal.close()
+
+
+def test_the_events_of_agents_are_recovered_with_the_rows_of_their_tasks(tmp_path: Path) -> None:
+    events = [AgentEvent(number, "call", {"name": "post", "text": "x" * 20}) for number in range(3)]
+    with closing(Journal.open_for_writing(tmp_path)) as journal:
+        journal.add_agent_events("first", 0, 0, [])
+        journal.add_agent_events("second", 4, 1, events).result()
+    repair_database(tmp_path / JOURNAL_FILE, JOURNAL_SCHEMA)
+    with closing(Journal.open_for_writing(tmp_path)) as journal:
+        assert journal.read_agent_events("second", 4) == {1: events}
 
 
 def test_the_newer_of_two_responses_with_one_fingerprint_is_recovered(tmp_path: Path) -> None:

@@ -170,6 +170,15 @@ class RunSpec:
         {}, "Arguments for all judges: key=value,key=value or JSON.", "Model", parse=parse_arguments,
         metavar="ARGS",
     )  # fmt: skip
+    user: list[str] = declare_option(
+        [],
+        "Model that plays the simulated user of agent tasks: NAME or NAME,key=value.",
+        "Model",
+        parse=lambda text: [text],
+        repeatable=True,
+        metavar="NAME[,ARGS]",
+        in_id_when_unset=False,
+    )
     apply_chat_template: bool | str = declare_option(
         False, "Apply the chat template of the model (or the named one).", "Prompt", parse=parse_chat_template,
         const=True, metavar="[NAME]",

@@ -14,6 +14,7 @@ from assay.core.records.responses import Response
 __all__ = [
     "ENDINGS",
     "MIN_UNSCORED_SHARE_FOR_BOUNDS",
+    "RETRIED_ENDINGS",
     "Ending",
     "classify_ending",
     "explain_missing_answer",
@@ -28,6 +29,15 @@ Ending = Literal[
     "truncated",
     "empty",
     "refused",
+    "turn-limit",
+    "token-limit",
+    "cost-limit",
+    "time-limit",
+    "tool-error-limit",
+    "in-doubt",
+    "user-left",
+    "user-failed",
+    "environment-failed",
     "unscored",
     "judge-failed",
     "failed",
@@ -42,12 +52,24 @@ ENDINGS: dict[Ending, str] = {
     "truncated": "the response hit the token limit before an answer was found",
     "empty": "the response is empty",
     "refused": "the model or its content filter refused to answer",
+    "turn-limit": "the agent reached `max_turns`",
+    "token-limit": "the agent reached `max_tokens`",
+    "cost-limit": "the agent reached `max_cost`",
+    "time-limit": "the agent reached `max_seconds`",
+    "tool-error-limit": "the agent reached `max_tool_errors`",
+    "in-doubt": "the process died during a tool call that must not run twice; not scored",
+    "user-left": "the simulated user ended the conversation before the agent spoke; not scored",
+    "user-failed": "the model of the simulated user failed; tried again when the run is resumed",
+    "environment-failed": "the environment of the agent raised an error; tried again when the run is resumed",
     "unscored": "task code raised an error, or a judge returned no verdict",
     "judge-failed": "a judge did not respond or the workers died; judged again when the run is resumed",
     "failed": "the request failed: server, network, media or prompt error",
     "skipped": "not scored (`--predict_only`)",
 }
 """Every ending and its meaning, in display order."""
+
+RETRIED_ENDINGS: tuple[Ending, ...] = ("failed", "judge-failed", "user-failed", "environment-failed")
+"""Documents with these endings are processed again when the run is resumed."""
 
 MIN_UNSCORED_SHARE_FOR_BOUNDS = 0.01
 """Score bounds are shown when a larger share of documents than this has another ending than `scored`."""

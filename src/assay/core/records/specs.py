@@ -11,6 +11,7 @@ from typing import Any
 
 from assay.core.dialects import Dialect
 from assay.core.output_types import OutputType
+from assay.core.records.agents import AgentSpec
 from assay.core.records.tools import ResponseFormat
 
 __all__ = [
@@ -123,6 +124,9 @@ class TaskSpec:
     """The whole prompt for a model that gets the tools as text, instead of `doc_to_text` with Assay's description of the tools."""
 
     response_format: ResponseFormat | None = None
+    agent: AgentSpec | None = None
+    """The solver, the tools, the environment and the user of an agent task."""
+
     fewshot_delimiter: str = "\n\n"
     target_delimiter: str = " "
     gen_prefix: str | None = None

@@ -10,8 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from assay.core.json_schema import describe_invalid_answer
+from assay.core.records.agents import FAULT_ENDS, AgentAnswer
 from assay.core.records.codec import encode
-from assay.core.records.endings import classify_ending, explain_missing_answer, is_reasoning_truncated
+from assay.core.records.endings import (
+    ENDINGS,
+    classify_ending,
+    explain_missing_answer,
+    is_reasoning_truncated,
+)
 from assay.core.records.requests import Generate, Request, RollingLikelihood
 from assay.core.records.responses import Failure, Response
 from assay.core.records.tools import ToolAnswer, describe_call_problem
@@ -59,6 +65,13 @@ def judge_documents(
     )
     """Documents whose responses have malformed tool calls or another format than required: ending and reason."""
 
+    agent_ends = {
+        document.document.index: end
+        for document in complete
+        if (end := _find_agent_end(document)) is not None
+    }
+    """Documents whose agents were stopped by a limit or a fault: ending and reason."""
+
     defers = context is not None and planned.uses_services
     seeds = random_state if scorer.has_process_results else None
     negate = planned.spec.dialect.answers_are_losses
@@ -72,6 +85,10 @@ def judge_documents(
                 continue
             if answer.document in truncated:
                 why = explain_missing_answer(_responses(document))
+                scorer.mark_unscored(answer.document, pipeline.name, why)
+                continue
+            ending, why = agent_ends.get(answer.document, ("", ""))
+            if ending in FAULT_ENDS:
                 scorer.mark_unscored(answer.document, pipeline.name, why)
                 continue
             ending, why = unusable.get(answer.document, ("", ""))
@@ -94,6 +111,8 @@ def judge_documents(
             ending = "skipped"
         elif index in truncated:
             ending = "truncated"
+        elif index in agent_ends and (index not in unscored or agent_ends[index][0] in FAULT_ENDS):
+            ending = agent_ends[index][0]
         elif index in unusable and (index not in unscored or unusable[index][0] == "unparsed-call"):
             ending = unusable[index][0]
         elif index in unscored:
@@ -101,6 +120,7 @@ def judge_documents(
         else:
             ending = classify_ending(_responses(document), found.get(index))
         why = explain_missing_answer(_responses(document)) if ending == "empty" else ""
+        why = agent_ends[index][1] if index in agent_ends else why
         why = unusable[index][1] if index in unusable and ending == unusable[index][0] else why
         judged.outcomes.append((index, ending, unscored.get(index, why)))
     return judged
@@ -116,6 +136,23 @@ def _ends_inside_reasoning(document: OpenDocument) -> bool:
     if type(first) is not Response or first.finish != "length" or document.dialogues is not None:
         return False
     return is_reasoning_truncated(_responses(document))
+
+
+def _find_agent_end(document: OpenDocument) -> tuple[str, str] | None:
+    """Return the ending and the reason of a document with agents that did not end by themselves; else None.
+
+    A fault of the environment or of the user in any repeat counts; a limit counts if all repeats reached one.
+    """
+    if document.dialogues is None:
+        return None
+    answers = document.dialogues.answers
+    results = [answer.result for answer in answers if isinstance(answer, AgentAnswer)]
+    for repeat, result in enumerate(results):
+        if result.is_fault:
+            return result.end, f"repeat {repeat}: {result.why}" if len(results) > 1 else result.why
+    if results and all(result.end in ENDINGS for result in results):
+        return results[0].end, results[0].why
+    return None
 
 
 def _find_format_problem(document: OpenDocument) -> tuple[int, tuple[str, str]] | None:

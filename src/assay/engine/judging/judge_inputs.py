@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from assay.core.records.agents import AgentAnswer
 from assay.core.records.documents import Document
 from assay.core.records.messages import Media
 from assay.core.records.requests import Request
@@ -53,7 +54,9 @@ def build_judge_input(
 
 
 def _join_turns(response: Any) -> str:
-    """Return the response as text; the answers of a dialogue are joined."""
+    """Return the response as text; the answers of a dialogue are joined, an agent is judged by its whole conversation."""
+    if isinstance(response, AgentAnswer):
+        return response.transcript_text
     return "\n\n".join(map(str, response)) if isinstance(response, (list, tuple)) else str(response)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from assay.core.errors import AssayError, TaskError
 from assay.core.ports import Services
+from assay.core.records.agents import FAULT_ENDS
 from assay.core.records.verdicts import Answer, Unscored
 from assay.engine.judging.judge_inputs import build_judge_input
 from assay.engine.open_document import JudgedBatch, OpenDocument
@@ -26,7 +27,7 @@ __all__ = ["JUDGE_FAILED", "JudgeReplies", "ReadReplies", "ask_judges", "read_re
 JUDGE_FAILED = "judge-failed"
 """The ending of a document whose judge did not answer or whose workers died: no score, judged again at the next start."""
 
-_WITHOUT_ANSWER = frozenset(("unscored", "judge-failed", "failed", "skipped"))
+_WITHOUT_ANSWER = frozenset(("unscored", "judge-failed", "failed", "skipped", *FAULT_ENDS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

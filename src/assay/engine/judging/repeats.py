@@ -8,6 +8,7 @@ change the numbers the task reports.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from assay.core.records.verdicts import Answer, RepeatScores, Score
@@ -40,7 +41,10 @@ def judge_repeats(
     if planned.spec.unsafe_code or planned.task.name in court.tasks_with_judge_calls or planned.scorer.panels:
         return
     scored = {verdict.document for verdict in judged.verdicts if isinstance(verdict, Score)}
-    complete = [one for one in documents if one.document.index in scored and one.dialogues is None]
+    is_agent = planned.spec.output_type.is_agent
+    complete = [
+        one for one in documents if one.document.index in scored and (one.dialogues is None or is_agent)
+    ]
     chosen = {
         (answer.document, answer.pipeline)
         for answer in judged.answers
@@ -65,6 +69,21 @@ def judge_repeats(
                         scores=scores,
                     )
                 )
+    if is_agent:
+        _average_repeats(judged)
+
+
+def _average_repeats(judged: JudgedBatch) -> None:
+    """Replace the scores of agents by their means: each repeat is an attempt of its own, and none is selected."""
+    means = {
+        (one.document, one.pipeline, metric): sum(scores) / len(scores)
+        for one in judged.repeats
+        for metric, scores in one.scores.items()
+    }
+    for index, verdict in enumerate(judged.verdicts):
+        key = (verdict.document, verdict.pipeline, verdict.metric)
+        if isinstance(verdict, Score) and key in means:
+            judged.verdicts[index] = replace(verdict, value=means[key])
 
 
 def _extract_each(

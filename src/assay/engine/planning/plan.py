@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from assay.agents.setup import check_agent
 from assay.core.errors import AssayError, ErrorGroup, InvalidOption, TaskError
 from assay.core.options.run_spec import RunSpec
 from assay.core.ports import Model, SupportsPromptedAs
@@ -72,7 +73,10 @@ async def make_plan(
     seen: Sequence[str] = ()
     try:
         model = make_run_model(spec, model)
-        seen = await probe_model(model, tools=any(one.tools is not None for one in selection.tasks.values()))
+        seen = await probe_model(
+            model,
+            tools=any(one.tools is not None or one.agent is not None for one in selection.tasks.values()),
+        )
     except AssayError as error:
         _add_error(problems, error)
     folder = get_output_folder(spec)
@@ -212,7 +216,7 @@ def _plan_task(
         check_functions(task_spec)
     except AssayError as error:
         _add_error(problems, error)
-    task, scorer = None, None
+    task, scorer, user_model = None, None, ""
     try:
         task = _open_task(spec, task_spec, model)
         scorer = Scorer.from_spec(task.spec, tags=spec.reasoning_tags)
@@ -230,6 +234,10 @@ def _plan_task(
             document, first = _render_first_document(task)
             _check_generation_settings(task, spec)
             check_dialogue(task)
+            with wrap_user_errors(task.spec):
+                check_agent(task.spec)
+            if task.spec.agent is not None and judge_registry is not None:
+                user_model = judge_registry.assign_user(task.spec.agent.user)
             if model is not None:
                 check_abilities(model, task_spec, first)
             if scorer is not None and judge_registry is not None and not spec.predict_only:
@@ -241,6 +249,7 @@ def _plan_task(
         raise ErrorGroup(problems)
     digests = compute_task_digests(spec, task_spec, task)
     return PlannedTask(
+        user_model=user_model,
         task=task,
         scorer=scorer,
         documents=len(task),

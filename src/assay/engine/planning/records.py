@@ -74,6 +74,9 @@ class PlannedTask:
     data_digest: str = ""
     """Changes with the documents and the few-shot documents."""
 
+    user_model: str = ""
+    """The model that plays the user of an agent task, as judges are named; empty: there is none."""
+
     prompt_states: GeneratorStates | None = None
     """The global random generators before the first prompt, if the code of the task may use them; None: the seed."""
 

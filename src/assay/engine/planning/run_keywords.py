@@ -77,6 +77,9 @@ class RunKeywords(TypedDict, total=False):
     judge_args: Mapping[str, Any] | str
     """Arguments for all judges: key=value,key=value or JSON."""
 
+    user: str | ModelObject | Callable[..., Any]
+    """Model that plays the simulated user of agent tasks: NAME or NAME,key=value."""
+
     apply_chat_template: bool | str
     """Apply the chat template of the model (or the named one)."""
 

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from assay.core.errors import InvalidOption, OutputError, UnknownName, UserError
 from assay.core.progress import RunProgress
+from assay.core.records.agents import AgentEvent
 from assay.core.records.responses import Response
 from assay.core.records.specs import FilterStep, MetricSpec, PipelineSpec, TaskSpec
 from assay.engine import run as engine
@@ -175,6 +176,10 @@ class _RunAnswers:
             others = [mark for mark in fingerprints if mark not in found and not mark.startswith(self._model)]
             found |= self._cache.find(others) if others else {}
         return found
+
+    def read_agent_events(self, task: str, document: int) -> Mapping[int, Sequence[AgentEvent]]:
+        """Return what the agents of the run did: their tools do not run again."""
+        return self._journal.read_agent_events(task, document)
 
     def add(self, responses: Iterable[tuple[str, Response]], *, model: str) -> Future[None]:
         if self._cache is not None:

@@ -115,7 +115,7 @@ def register_secrets(spec: RunSpec) -> None:
     """Register the keys in the environment and in the options, before anything is written or shown."""
     register_environment_secrets()
     register_secrets_in(asdict(spec))
-    for word in (*spec.judge, *spec.sink):
+    for word in (*spec.judge, *spec.user, *spec.sink):
         with suppress(InvalidOption):  # reported by the plan
             register_secrets_in(parse_arguments(word.partition(",")[2]))
 
@@ -123,7 +123,9 @@ def register_secrets(spec: RunSpec) -> None:
 def redact_options(spec: RunSpec) -> dict[str, Any]:
     """Return the options with secrets redacted, also inside `--judge`."""
     kept: dict[str, Any] = to_plain(redact_fields(asdict(spec)))
-    lists = {name: [redact_assignments(word) for word in getattr(spec, name)] for name in ("judge", "sink")}
+    lists = {
+        name: [redact_assignments(word) for word in getattr(spec, name)] for name in ("judge", "user", "sink")
+    }
     return {**kept, **lists}
 
 

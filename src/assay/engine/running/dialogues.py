@@ -23,7 +23,7 @@ from assay.tasks.task import Task
 from assay.user_code.random_state import TaskRandomState
 from assay.user_code.timeouts import current_timer
 
-__all__ = ["DocumentDialogues", "FinishedDialogues", "advance_dialogues"]
+__all__ = ["DocumentDialogues", "FinishedDialogues", "add_requests", "advance_dialogues"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +108,15 @@ def advance_dialogues(
         if isinstance(following, Failure):
             document.outcomes.append(following)
             continue
-        document.requests = (*map(_release_media, document.requests), *following)
-        document.fingerprints += tuple(compute_fingerprint(model_digest, request.id) for request in following)
-        document.outcomes += [None] * len(following)
-        document.missing = len(following)
+        add_requests(document, following, model_digest)
+
+
+def add_requests(document: OpenDocument, following: Sequence[Generate], model_digest: str) -> None:
+    """Add the requests of the next round to a document, which waits for their responses."""
+    document.requests = (*map(_release_media, document.requests), *following)
+    document.fingerprints += tuple(compute_fingerprint(model_digest, request.id) for request in following)
+    document.outcomes += [None] * len(following)
+    document.missing = len(following)
 
 
 def _release_media(request: Request) -> Request:

@@ -18,6 +18,7 @@ from assay.engine.open_document import OpenDocument
 from assay.engine.planning.records import Plan, PlannedTask
 from assay.engine.planning.setup.oracle_targets import give_targets
 from assay.engine.results.stop_rules import TaskStopRule
+from assay.engine.running.agents import DocumentAgents
 from assay.engine.running.dialogues import DocumentDialogues
 from assay.engine.running.prefetch import FIRST_MEDIA_CHUNK_SIZE
 from assay.tasks.task import RenderingPass
@@ -101,7 +102,12 @@ def render_document(
     try:
         with timer:
             requests = rendering.render_requests(document)
-        dialogues = DocumentDialogues(task, document, requests) if task.is_dialogue else None
+        dialogues: DocumentDialogues | DocumentAgents | None = None
+        if task.spec.output_type.is_agent:
+            dialogues = DocumentAgents(task, document, requests)
+            requests = ()  # the solver decides what is asked first
+        elif task.is_dialogue:
+            dialogues = DocumentDialogues(task, document, requests)
     except MissingPackage:
         raise  # every document needs it
     except Exception as error:  # noqa: BLE001 - user code: a template or helper may fail on any document

@@ -91,7 +91,10 @@ class AddRowChecksums:
     def __call__(self, connection: sqlite3.Connection, tables: str) -> None:
         connection.create_function("row_checksum", -1, compute_row_checksum, deterministic=True)
         for table, columns in CHECKED_COLUMNS.items():
-            if "crc" not in {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}:
+            present = {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}
+            if not present:
+                continue  # a later version adds this table
+            if "crc" not in present:
                 connection.execute(f"ALTER TABLE {table} ADD COLUMN crc INTEGER NOT NULL DEFAULT 0")
             missing = " WHERE crc IS NULL" if table == "answered" else ""
             connection.execute(f"UPDATE {table} SET crc = row_checksum({columns}){missing}")

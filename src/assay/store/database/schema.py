@@ -50,7 +50,7 @@ class Schema:
 
 JOURNAL_SCHEMA = Schema(
     JOURNAL_TABLES,
-    8,
+    9,
     4_096,
     {
         1: merge_rows_by_document,
@@ -60,6 +60,7 @@ JOURNAL_SCHEMA = Schema(
         5: AddTable("tokens"),
         6: AddTable("filter_steps"),
         7: AddRowChecksums(),
+        8: AddTable("agent_events"),
     },
 )
 CACHE_SCHEMA = Schema(

@@ -76,6 +76,16 @@ CREATE TABLE repeats (          -- only of documents with repeats
     content TEXT NOT NULL,      -- JSON: [pipeline, numbers of equal answers, metric -> a score per answer]
     crc INTEGER NOT NULL DEFAULT 0
 );
+CREATE TABLE agent_events (     -- only of agent tasks: what an agent did besides its requests, in order
+    id INTEGER NOT NULL,        -- as in `asked`
+    repeat INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    kind TEXT NOT NULL,         -- opened | call (before a tool runs) | result (after it) | user | end
+    content TEXT NOT NULL,      -- JSON
+    at REAL NOT NULL,
+    crc INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (id, repeat, number)
+) WITHOUT ROWID;
 CREATE TABLE estimates (
     task TEXT NOT NULL, metric TEXT NOT NULL, pipeline TEXT NOT NULL,
     content TEXT NOT NULL,      -- JSON of an Estimate

@@ -24,7 +24,7 @@ MAX_METRICS = 4
 MAX_CATEGORY_VALUES = 120
 """A field with more values is not a category."""
 
-FORMAT = 5
+FORMAT = 6
 
 
 def is_perplexity(metric: str) -> bool:

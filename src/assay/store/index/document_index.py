@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.core.home import assay_home
+from assay.core.records.endings import RETRIED_ENDINGS
 from assay.store.index.columns import MAX_METRICS, OUTCOMES, Columns, read_columns, write_columns
 from assay.store.index.row_reader import FingerprintIndex, Row, RowReader
 from assay.store.index.text_search import TextIndex
@@ -23,7 +24,7 @@ __all__ = ["DocumentIndex", "compute_signature", "has_stored_index", "index_fold
 _BATCH_SIZE = 2000
 _PUBLISH_INTERVAL_ROWS = 50_000
 _FAILED = OUTCOMES.index("failed")
-_UNFINISHED = [OUTCOMES.index(outcome) for outcome in ("open", "failed", "judge-failed")]
+_UNFINISHED = [OUTCOMES.index(outcome) for outcome in ("open", *RETRIED_ENDINGS)]
 _SELECT_NEW = """
 SELECT a.id, a.fields, a.target, a.requests, j.outcome, j.verdicts FROM asked a LEFT JOIN judged j ON j.id = a.id
 WHERE a.id > ? AND a.id <= ? ORDER BY a.id

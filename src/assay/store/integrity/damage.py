@@ -39,6 +39,7 @@ _JSON_COLUMNS = {
     "repeats": slice(1, 2),
     "filter_steps": slice(1, 2),
     "estimates": slice(3, 4),
+    "agent_events": slice(4, 5),
 }
 """Columns with JSON, by position: rows of older formats have no checksum."""
 
@@ -133,7 +134,7 @@ def _check_references(connection: sqlite3.Connection) -> str:
     stored = {fingerprint for (fingerprint,) in connection.execute("SELECT fingerprint FROM main.answered")}
     documents = connection.execute(
         "SELECT j.id, a.requests FROM main.judged j LEFT JOIN main.asked a ON a.id = j.id"
-        " WHERE j.outcome NOT IN ('failed', 'judge-failed')"
+        " WHERE j.outcome NOT IN ('failed', 'judge-failed', 'user-failed', 'environment-failed')"
     )
     for row, requests in documents:
         if requests is None:

@@ -1,7 +1,7 @@
 """Repairs damaged database files: copies the responses with a valid checksum to a new file, and moves the old one aside.
 
-Only responses are copied. Everything else in a journal (requests, verdicts, estimates) is computed again from the task
-and the responses when the run is resumed, so that no damaged data can affect a result.
+Only responses and the events of agents are copied. Everything else in a journal (requests, verdicts, estimates) is computed
+again from the task and the responses when the run is resumed, so that no damaged data can affect a result.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ from assay.store.database.schema import CACHE_SCHEMA, JOURNAL_SCHEMA, Schema, op
 from assay.store.integrity.damage import describe_damage
 from assay.store.integrity.page_checksums import delete_page_checksums, read_page_size
 from assay.store.integrity.page_reader import scan_records
-from assay.store.integrity.row_checksums import filter_answered_rows, filter_cache_rows
+from assay.store.integrity.row_checksums import (
+    filter_agent_rows,
+    filter_answered_rows,
+    filter_cache_rows,
+)
 from assay.store.journal.rows import INSERT_ANSWERED, REPLACE_RESPONSE
 
 __all__ = [
@@ -62,6 +66,13 @@ def repair_database(path: Path, schema: Schema) -> RepairResult:
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany(insert, batch)
             connection.execute("COMMIT")
+        if schema is JOURNAL_SCHEMA:
+            tasks, events = filter_agent_rows(scan_records(path, size))
+            if events:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.executemany("INSERT INTO tasks VALUES (?,?,?,?)", tasks)
+                connection.executemany("INSERT INTO agent_events VALUES (?,?,?,?,?,?,?)", events)
+                connection.execute("COMMIT")
         recovered = connection.execute(count).fetchone()[0]
         connection.execute("PRAGMA journal_mode=DELETE")  # a single file can be renamed
     damaged_file = move_aside(path, "damaged")

@@ -21,6 +21,7 @@ __all__ = [
     "compute_joined_checksum",
     "compute_row_checksum",
     "describe_damaged_row",
+    "filter_agent_rows",
     "filter_answered_rows",
     "filter_cache_rows",
     "is_answered_row_intact",
@@ -38,6 +39,7 @@ CHECKED_COLUMNS = {
     "judged": "id, outcome, why, answers, verdicts",
     "filter_steps": "id, content",
     "repeats": "id, content",
+    "agent_events": "id, repeat, number, kind, content, at",
     "estimates": "task, metric, pipeline, content",
 }
 """The columns of each table that its checksum covers, in order. The row number of a response has no meaning."""
@@ -52,6 +54,7 @@ _VERIFIED_COLUMNS = {
     "judged": ("outcome", "answers", "verdicts"),
     "filter_steps": ("content",),
     "repeats": ("content",),
+    "agent_events": ("content",),
     "estimates": ("content",),
 }
 """Columns that verify their row when they are read: every query for the content of a row reads one of them."""
@@ -195,6 +198,26 @@ def filter_answered_rows(records: Iterable[tuple[Any, ...]]) -> Iterator[tuple[A
         ):
             seen.add(fingerprint)
             yield (len(seen), *record[1:])
+
+
+def filter_agent_rows(
+    records: Iterable[tuple[Any, ...]],
+) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    """Return the intact rows of `tasks` and `agent_events` among the records of a damaged journal.
+
+    Events cannot be computed again: a call that has an effect outside the run must not run twice.
+    """
+    tasks: dict[str, tuple[Any, ...]] = {}
+    events: dict[tuple[int, int, int], tuple[Any, ...]] = {}
+    for record in records:
+        *values, crc = record or (None,)
+        if not isinstance(crc, int) or crc != compute_row_checksum(*values):
+            continue
+        if len(values) == 3 and isinstance(values[0], str) and _all_instances(int, *values[1:]):
+            tasks[values[0]] = record
+        elif len(values) == 6 and _all_instances(int, *values[:3]) and _all_instances(str, *values[3:5]):
+            events[tuple(values[:3])] = record
+    return list(tasks.values()), [events[key] for key in sorted(events)]
 
 
 def filter_cache_rows(records: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.errors import CorruptStore
+from assay.core.records.agents import AgentEvent
 from assay.core.records.documents import Document
 from assay.core.records.requests import Generate, Request, Settings
 from assay.core.records.responses import Failure, Response
@@ -266,6 +267,30 @@ class Journal:
             deferred=deferred,
         )
 
+    def add_agent_events(
+        self, task: str, document: int, repeat: int, events: Sequence[AgentEvent]
+    ) -> Future[None]:
+        """Store events of an agent. They are never replaced."""
+        tasks: list[tuple[Any, ...]] = []
+        first = self._tasks.get(task)
+        if first is None:
+            first = self._add_task(task, tasks)
+        now = time.time()
+        given = [
+            rows.add_checksum(
+                (
+                    first + document,
+                    repeat,
+                    event.number,
+                    event.kind,
+                    rows.encode_fields(event.content),
+                    now,
+                )
+            )
+            for event in events
+        ]
+        return self._submit((_INSERT_TASK, tasks), ("INSERT INTO agent_events VALUES (?,?,?,?,?,?,?)", given))
+
     def add_estimates(self, estimates: Iterable[Estimate]) -> Future[None]:
         """Store the estimates; replaces earlier ones."""
         given = [
@@ -289,7 +314,7 @@ class Journal:
         """Return the finished documents of a task; failed ones are included only if they are not retried."""
         query = "SELECT document FROM outcomes WHERE task = ?"
         if retry_failed:
-            query += " AND outcome NOT IN ('failed', 'judge-failed')"
+            query += " AND outcome NOT IN ('failed', 'judge-failed', 'user-failed', 'environment-failed')"
         return DocumentSet(document for (document,) in self.query(query, (task,)))
 
     def find(self, fingerprints: Sequence[str], *, tokens: bool = False) -> dict[str, Response]:
@@ -391,6 +416,28 @@ class Journal:
         with self.report_decode_errors():
             for document, content in self.query(query, (task,)):
                 yield from rows.decode_repeats(document, content)
+
+    def read_agent_events(self, task: str, document: int) -> dict[int, list[AgentEvent]]:
+        """Return the events of the agents of a document by repeat, in order."""
+        query = (
+            "SELECT e.repeat, e.number, e.kind, e.content FROM tasks t JOIN agent_events e ON e.id = t.first + ?"
+            " WHERE t.name = ? ORDER BY e.repeat, e.number"
+        )
+        found: dict[int, list[AgentEvent]] = {}
+        with self.report_decode_errors():
+            for repeat, number, kind, content in self.query(query, (document, task)):
+                found.setdefault(repeat, []).append(AgentEvent(number, kind, rows.parse_json(content)))
+        return found
+
+    def read_agent_ends(self, task: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
+        """Yield (document, repeat, result without the transcript) of every agent that ended, in document order."""
+        query = (
+            "SELECT e.id - t.first, e.repeat, e.content FROM tasks t JOIN agent_events e"
+            " ON e.id BETWEEN t.first AND t.last WHERE t.name = ? AND e.kind = 'end' ORDER BY e.id, e.repeat"
+        )
+        with self.report_decode_errors():
+            for document, repeat, content in self.query(query, (task,)):
+                yield document, repeat, rows.parse_json(content)
 
     def count_outcomes(self, task: str) -> dict[str, int]:
         """Return the number of documents of a task by outcome."""

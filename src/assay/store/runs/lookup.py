@@ -90,7 +90,7 @@ def summarise_run(folder: Path) -> RunSummary:
 def _build_summary(run: Run, size: int) -> RunSummary:
     facts = run.facts
     ((done, failed),) = run.journal.query(
-        "SELECT count(*), count(*) FILTER (WHERE outcome IN ('failed', 'judge-failed')) FROM main.outcomes"
+        "SELECT count(*), count(*) FILTER (WHERE outcome IN ('failed', 'judge-failed', 'user-failed', 'environment-failed')) FROM main.outcomes"
     )
     state: RunState = "unfinished"
     if is_locked(run.folder):

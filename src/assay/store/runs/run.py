@@ -79,7 +79,7 @@ class Run:
         if not self.finished:
             return False
         ((failed,),) = self.journal.query(
-            "SELECT count(*) FROM main.outcomes WHERE outcome IN ('failed', 'judge-failed')"
+            "SELECT count(*) FROM main.outcomes WHERE outcome IN ('failed', 'judge-failed', 'user-failed', 'environment-failed')"
         )
         return not failed
 

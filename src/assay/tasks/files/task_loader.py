@@ -23,6 +23,7 @@ from assay.core.records.specs import (
 )
 from assay.core.records.tools import TOOL_CALL_MODES
 from assay.core.terminal_text import describe_invalid_name
+from assay.tasks.agents import AGENT_KEYS, parse_agent
 from assay.tasks.files.dialects import detect_dialect, isolate_helper_modules
 from assay.tasks.files.yaml_reader import TaskFile, read_task_file
 from assay.tasks.tools import parse_response_format, parse_tool_choice, parse_tools
@@ -61,6 +62,7 @@ TASK_KEYS = frozenset(
         *_SWITCH_KEYS,
         *_COUNT_MINIMUMS,
         *_OTHER_KEYS,
+        *AGENT_KEYS,
         "task_list",
     )
 )
@@ -116,6 +118,7 @@ class _SpecBuilder:
         values["pipelines"] = self._parse_pipelines()
         values["fewshot"] = self._parse_fewshot()
         values["tags"] = self._parse_tags()
+        self._read_agent(values)
         self._read_tool_settings(values)
         task_name = name or self.config.get("task")
         if not isinstance(task_name, str) or not task_name:
@@ -205,7 +208,8 @@ class _SpecBuilder:
         values[key] = value
 
     def _parse_output_type(self) -> OutputType:
-        value = self.config.get("output_type") or OutputType.GENERATE_UNTIL
+        default = OutputType.AGENT if self.config.get("solver") is not None else OutputType.GENERATE_UNTIL
+        value = self.config.get("output_type") or default
         known = [str(output_type) for output_type in OutputType]
         if value not in known:
             close = get_close_matches(str(value), known, n=1)
@@ -222,6 +226,8 @@ class _SpecBuilder:
         if not values["output_type"].generates_text:
             return {}
         given = values.get("generation_kwargs")
+        if values["output_type"].is_agent:  # a blank line does not end a turn
+            return {"until": [], "max_gen_toks": 1024, "temperature": 0.0, **(given or {})}
         delimiter = self.config.get("fewshot_delimiter", "\n\n")  # `null` means no stop string
         if given is None:
             return self.dialect.default_generation(None if delimiter is None else [delimiter])
@@ -312,6 +318,20 @@ class _SpecBuilder:
             }
         )
 
+    def _read_agent(self, values: dict[str, Any]) -> None:
+        """Read the keys of an agent task. Its tools are not those of a request: the solver runs them."""
+        if values["output_type"].is_agent:
+            values["agent"], problems = parse_agent(self.config, self._where)
+            self.problems += problems
+            values.pop("tools", None)
+            values.setdefault("doc_to_text", "")
+            return
+        for key in AGENT_KEYS:
+            if self.config.get(key) is not None:
+                self._add_problem(
+                    f"`{key}` has no effect: the task is no agent task", key, hint="add `output_type: agent`"
+                )
+
     def _read_tool_settings(self, values: dict[str, Any]) -> None:
         """Read and check `tools` and the keys beside it."""
         self._read_value(values, "parallel_tool_calls", bool, "true or false")
@@ -361,7 +381,7 @@ class _SpecBuilder:
                 hint="`output_type: generate_until`",
             )
         others = ("tool_choice", "parallel_tool_calls", "tool_calls", "doc_to_tool_prompt")
-        for key in others if given is None else ():
+        for key in others if given is None and values.get("agent") is None else ():
             if self.config.get(key) is not None:
                 self._add_problem(f"`{key}` has no effect: the task has no `tools`", key)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from assay.core.progress import label_service
 from assay.core.records.endings import ENDINGS
 from assay.store.runs.run import Run
 from assay.store.runs.usage import UsageTotals
@@ -48,7 +49,7 @@ def format_notes(run: Run, *, width: int = 10_000, repeats: bool = True) -> list
             for key, word in (("cached", "from the cache"), ("failed", "failed"))
             if counts[key]
         ]
-        line = f"judge {name}: {_count_calls(run, name, counts['requests'])}"
+        line = f"{label_service(name)}: {_count_calls(run, name, counts['requests'])}"
         line += f" ({', '.join(details)})" if details else ""
         spent = run.spent_by_judge.get(name)
         if spent is not None and spent.has_usage:

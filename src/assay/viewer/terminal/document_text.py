@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from assay.core.progress import label_service
 from assay.core.records.responses import LogProbability, Response
 from assay.core.terminal_text import escape_control_characters
 from assay.store.documents.details import DocumentRecord, RequestRecord
@@ -52,7 +53,7 @@ def describe_document(
         reply = "" if judge.reply is None else _format_response(judge.reply)
         text, note = (reply, "") if full else _cut_middle(reply)
         yield DocumentLine(
-            label=f"judge {judge.judge}", text=text, note=note if judge.reply else "no reply was received"
+            label=label_service(judge.judge), text=text, note=note if judge.reply else "no reply was received"
         )
     if not likelihoods:
         yield from _describe_answers(build_filter_traces(record, facts))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
-from assay.core.progress import JudgeProgress, RunProgress, TaskProgress, TokenCount
+from assay.core.progress import JudgeProgress, RunProgress, TaskProgress, TokenCount, label_service
 from assay.core.records.endings import ENDINGS
 from assay.viewer.number_format import format_count, format_dollars
 from assay.viewer.text_tables import Column, TextTable
@@ -81,7 +81,7 @@ def format_progress_line(progress: RunProgress) -> str:
     if used := format_tokens(progress.tokens, progress.seconds):
         pieces.append(used)
     for name, judge in progress.judges.items():
-        pieces.append(f"judge {name}: {_format_judge(judge)}")
+        pieces.append(f"{label_service(name)}: {_format_judge(judge)}")
     failures = ", ".join(f"{count} {kind}" for kind, count in sorted(progress.failures.items()))
     if failures:
         pieces.append(f"failed: {failures}")

@@ -216,8 +216,8 @@ def _list_redacted_options(options: Mapping[str, Any]) -> list[str]:
         ),
         *(
             f"{name} {word}"
-            for name in ("judge", "sink")
-            for word in options[name]
+            for name in ("judge", "user", "sink")
+            for word in options.get(name, ())
             if contains_redacted(word)
         ),
     ]

@@ -23,7 +23,7 @@ __all__ = [
     "read_manifest",
 ]
 
-_LISTS = ("judge", "sink")
+_LISTS = ("judge", "user", "sink")
 """Options whose values are `NAME,key=value`."""
 
 

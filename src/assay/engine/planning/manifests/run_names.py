@@ -48,7 +48,7 @@ def move_output_beside(spec: RunSpec, folder: Path) -> RunSpec:
 
 def list_result_options(spec: RunSpec) -> dict[str, Any]:
     """Return the options that affect prompts, answers and scores. Tasks and models enter by content, not by name."""
-    named = ("tasks", "model", "model_args", "judge", "judge_args")
+    named = ("tasks", "model", "model_args", "judge", "judge_args", "user")
     return {key: value for key, value in spec.shape().items() if key not in named}
 
 

@@ -12,6 +12,7 @@ from assay.core.fingerprints import canonical_json
 from assay.core.options.parsing import parse_arguments
 from assay.core.options.run_spec import RunSpec
 from assay.core.ports import Ability, Model
+from assay.core.records.agents import UserSpec
 from assay.core.records.messages import Audio, Image, Video
 from assay.core.records.specs import TaskSpec
 from assay.core.secrets import redact_values
@@ -36,6 +37,7 @@ class JudgeRegistry:
     def __init__(self, spec: RunSpec, given: Sequence[Model] = ()) -> None:
         self._models_given = {model.name: model for model in given}
         self._common = dict(spec.judge_args)
+        self._users = list(spec.user)
         self._budgets = get_rate_limits(spec)
         self._models: dict[str, Model] = {}
         self._names: dict[str, str] = {}
@@ -73,6 +75,30 @@ class JudgeRegistry:
                 self._media_shown.setdefault((member.name, panel.spec.where), set()).update(media)
                 self._check_abilities(panel.spec.where, member.name, media)
         self._warn_about_judge_calls(task.spec)
+
+    def assign_user(self, user: UserSpec | None) -> str:
+        """Return the name of the model that plays the user of an agent task; empty if no model does.
+
+        Raises:
+            InvalidOption: There is no model for it.
+        """
+        if user is None or user.script is not None:
+            return ""
+        if user.model:
+            entry, where = JudgeModel(user.model, dict(user.model_args)), f"{user.where}.model"
+        elif len(self._users) == 1:
+            entry, where = _parse_judge(self._users[0]), "--user"
+        else:
+            raise InvalidOption(
+                "the task needs a model that plays the user"
+                if not self._users
+                else "only one model can play the user",
+                where=user.where if not self._users else "--user",
+                hint="add --user NAME, or `model: NAME` below `user:`",
+            )
+        name = self._register(entry, where, role="user").name
+        self._needed.add(name)
+        return name
 
     async def _probe(self) -> list[AssayError]:
         """Probe the servers of judges and return the errors.
@@ -139,21 +165,24 @@ class JudgeRegistry:
         self._needed |= {member.name for member in members}
         return members
 
-    def _register(self, entry: JudgeModel, where: str) -> PanelMember:
+    def _register(self, entry: JudgeModel, where: str, *, role: str = "") -> PanelMember:
+        """Add a model once per role: the user of an agent has calls and costs of its own."""
         arguments = {**self._common, **entry.arguments} if where == "--judge" else dict(entry.arguments)
-        described = f"{entry.model} {canonical_json(arguments)}"
+        described = f"{role} {entry.model} {canonical_json(arguments)}"
         if described not in self._names:
             model = self._models_given.get(entry.model) or _make_judge(
                 entry.model, arguments, self._budgets, where
             )
             if "generate" not in model.traits.abilities:
                 raise UnsupportedRequest(
-                    f"the model `{model.name}` cannot judge: it does not generate text", where=where
+                    f"the model `{model.name}` cannot {'play a user' if role else 'judge'}: it does not generate text",
+                    where=where,
                 )
-            name, number = model.name, 1
+            first = f"{role} {model.name}" if role else model.name
+            name, number = first, 1
             while name in self._models:
                 number += 1
-                name = f"{model.name} ({number})"
+                name = f"{first} ({number})"
             self._names[described] = name
             self._models[name] = model
         name = self._names[described]

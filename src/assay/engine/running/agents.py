@@ -1,0 +1,275 @@
+"""Advance the agents of documents: sessions with their events in the journal, user models and worker threads.
+
+    event loop:   responses -> AgentRuntime.advance(document)  (on the executor, one document at a time)
+    executor:     AgentSession -> tools -> journal (waits, other documents continue) -> next request
+
+The events of an agent are read from the journal when its document is opened. Requests and responses travel like those of
+any dialogue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from assay.agents.session import AgentSession
+from assay.agents.tools import EnvironmentContext
+from assay.agents.users import ModelUser, ScriptedUser, SimulatedUser
+from assay.core.errors import AssayError, MissingPackage, TaskError
+from assay.core.fingerprints import digest_text
+from assay.core.records.agents import AgentAnswer, AgentEvent, AgentResult, AgentSpec, UserSpec
+from assay.core.records.documents import Document
+from assay.core.records.requests import Generate, Request
+from assay.core.records.responses import Failure, Outcome, Response
+from assay.core.secrets import redact
+from assay.engine.planning.records import PlannedTask
+from assay.engine.running.services import ModelServices
+from assay.store.journal.journal import Journal
+from assay.tasks.prompts.field_compilers import compile_text, copy_fields
+from assay.tasks.task import Task
+from assay.user_code.executor import Executor
+from assay.user_code.random_state import TaskRandomState
+from assay.user_code.timeouts import current_timer
+
+__all__ = ["MAX_OPEN_AGENTS", "AgentRuntime", "DocumentAgents"]
+
+T = TypeVar("T")
+
+MAX_OPEN_AGENTS = 64
+"""Documents whose environments are open at the same time."""
+
+AGENT_FOLDER = "agents"
+"""The folder inside the folder of a run where environments keep files."""
+
+ReadEvents = Callable[[str, int], Mapping[int, Sequence[AgentEvent]]]
+
+
+class DocumentAgents:
+    """The agents of one document, one per repeat. They advance together, turn by turn."""
+
+    def __init__(self, task: Task, document: Document, first: Sequence[Request]) -> None:
+        self.task, self.document = task, document
+        self.first: list[Generate] = [request for request in first if isinstance(request, Generate)]
+        self.sessions: list[AgentSession] = []
+        self.responses: list[list[Response]] = [[] for _ in self.first]
+        self.processed = 0
+        self.events: Mapping[int, Sequence[AgentEvent]] | None = None
+
+    @property
+    def results(self) -> list[AgentResult]:
+        """The results of the agents that ended."""
+        return [session.result for session in self.sessions if session.result is not None]
+
+    @property
+    def answers(self) -> list[AgentAnswer]:
+        """The answers of the agents that ended, with their results."""
+        return [AgentAnswer.from_result(result) for result in self.results]
+
+    def close(self) -> None:
+        """Close the environments."""
+        for session in self.sessions:
+            session.close()
+
+
+class AgentRuntime:
+    """What the agents of a run share."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        folder: Path,
+        services: ModelServices,
+        executor: Executor,
+        seed: int,
+        read_recorded: ReadEvents | None = None,
+    ) -> None:
+        """`read_recorded`: reads the events of another run, whose agents are scored again. No tool runs then."""
+        self._journal, self._folder, self._services = journal, folder, services
+        self._executor, self._seed = executor, seed
+        self._read_recorded = read_recorded
+        self._loop = asyncio.get_running_loop()
+        self._threads: ThreadPoolExecutor | None = None
+        self._slots = asyncio.Semaphore(MAX_OPEN_AGENTS)
+
+    async def open(self, agents: DocumentAgents) -> None:
+        """Wait until another document may be open, and read its events."""
+        if agents.events is not None:
+            return
+        await self._slots.acquire()
+        name, index = agents.task.name, agents.document.index
+        if self._read_recorded is None:
+            agents.events = self._journal.read_agent_events(name, index)
+            return
+        agents.events = self._read_recorded(name, index)
+        for repeat, events in agents.events.items():
+            self._journal.add_agent_events(name, index, repeat, events)
+
+    def release(self) -> None:
+        """Let another document open its environments."""
+        self._slots.release()
+
+    def close(self) -> None:
+        """Stop the worker threads; a tool that hangs is abandoned."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def advance(
+        self,
+        planned: PlannedTask,
+        agents: DocumentAgents,
+        requests: Sequence[Request],
+        outcomes: Sequence[Outcome | None],
+        random_state: TaskRandomState,
+    ) -> list[Generate] | Failure:
+        """Return the next requests of a document; none at the end; a failure if it cannot continue. On the executor."""
+        for request, outcome in zip(requests[agents.processed :], outcomes[agents.processed :], strict=True):
+            if isinstance(outcome, Failure):
+                agents.close()
+                return outcome
+            assert outcome is not None
+            agents.responses[request.repeat].append(outcome)
+        agents.processed = len(requests)
+        following: list[Generate] = []
+        try:
+            if not agents.sessions:
+                agents.sessions = [self._make_session(planned, agents, first) for first in agents.first]
+            for first, session in zip(agents.first, agents.sessions, strict=True):
+                if session.result is not None:
+                    continue
+                answered = agents.responses[first.repeat]
+                random_state.seed_for_turn(agents.document.index, first.repeat, len(answered))
+                step = session.advance(answered)
+                if isinstance(step, Generate):
+                    following.append(step)
+        except MissingPackage:
+            agents.close()
+            raise
+        except Exception as error:  # noqa: BLE001 - code of the task: a solver, a user function
+            agents.close()
+            why = str(error) if isinstance(error, AssayError) else traceback.format_exc(limit=-3)
+            return Failure(request_id="", kind="agent error", message=redact(why))
+        return following
+
+    # --- sessions ----------------------------------------------------------------------------------
+
+    def _make_session(self, planned: PlannedTask, agents: DocumentAgents, first: Generate) -> AgentSession:
+        task, document, repeat = agents.task, agents.document, first.repeat
+        spec = task.spec.agent
+        assert spec is not None and agents.events is not None
+        seed = int(digest_text(str(self._seed), task.name, str(document.index), str(repeat))[:8], 16)
+        name = f"{document.index}-{repeat}"
+        context = EnvironmentContext(
+            document=copy_fields(document.fields),
+            repeat=repeat,
+            seed=seed,
+            folder=self._folder / AGENT_FOLDER / task.name.replace("/", "_") / name,
+            options=spec.environment_options,
+        )
+        log = _JournalLog(
+            agents.events.get(repeat, ()),
+            lambda event: self._executor.wait(
+                self._journal.add_agent_events(task.name, document.index, repeat, [event])
+            ),
+        )
+        return AgentSession(
+            spec,
+            first,
+            context,
+            log,
+            self,
+            self._make_user(planned, spec, document, repeat, seed),
+            syntax=task.tool_syntax,
+            chat=task.rendering.chat_messages,
+            parallel=task.spec.parallel_tool_calls,
+            recorded=self._read_recorded is not None,
+            where=task.spec.place("solver"),
+        )
+
+    def _make_user(
+        self, planned: PlannedTask, spec: AgentSpec, document: Document, repeat: int, seed: int
+    ) -> SimulatedUser | None:
+        user = spec.user
+        if user is None:
+            return None
+        task, fields = planned.task, copy_fields(document.fields)
+        if user.script is not None:
+            return ScriptedUser(_read_script(user, fields), user.stop)
+        if callable(user.instructions):
+            instructions = str(self.run_code(lambda: user.instructions(fields), None))
+        else:
+            render = compile_text(
+                user.instructions, task.columns, has_choices=False, where=f"{user.where}.instructions"
+            )
+            instructions = str(render(fields))
+        return ModelUser(
+            user,
+            instructions,
+            self._ask_user(planned.user_model),
+            name=planned.user_model,
+            chat="chat" in self._services.traits(planned.user_model).abilities,
+            seed=seed,
+            task=task.name,
+            document=document.index,
+            repeat=repeat,
+        )
+
+    def _ask_user(self, model: str) -> Callable[[Generate], Outcome]:
+        def ask(request: Generate) -> Outcome:
+            call = asyncio.run_coroutine_threadsafe(self._services.ask(model, request), self._loop)
+            return self._executor.wait(call)
+
+        return ask
+
+    # --- SessionServices ---------------------------------------------------------------------------
+
+    def run_code(self, function: Callable[[], T], limit_s: float | None) -> T:
+        """Run code of the task in this thread; None: with the time limit of the run."""
+        return _run_timed(function, limit_s)
+
+    def run_in_thread(self, function: Callable[[], T], limit_s: float) -> T:
+        """Run a tool in a worker thread; other documents continue meanwhile."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(MAX_OPEN_AGENTS, thread_name_prefix="assay-tool")
+        return self._executor.wait(self._threads.submit(partial(_run_timed, function, limit_s)))
+
+
+class _JournalLog:
+    """The events of one agent."""
+
+    def __init__(self, events: Sequence[AgentEvent], write: Callable[[AgentEvent], Any]) -> None:
+        self._events, self._write = events, write
+
+    def read(self) -> Sequence[AgentEvent]:
+        return self._events
+
+    def append(self, event: AgentEvent) -> None:
+        self._write(event)
+
+
+def _run_timed(function: Callable[[], T], limit_s: float | None) -> T:
+    timer = current_timer()
+    if limit_s is None:
+        with timer:
+            return function()
+    with timer.override_limit(limit_s), timer:
+        return function()
+
+
+def _read_script(user: UserSpec, fields: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a scripted user: a list, a column or a function of the document."""
+    script = user.script
+    if callable(script):
+        script = script(fields)
+    elif isinstance(script, str):
+        script = fields.get(script)
+    if not isinstance(script, (list, tuple)):
+        raise TaskError(
+            f"the script of the user must be a list of texts, not {script!r:.60}",
+            where=f"{user.where}.script",
+        )
+    return [str(line) for line in script]

@@ -1,0 +1,65 @@
+"""Scores of agents: the final state, what the user heard, milestones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from assay.core.records.agents import AgentAnswer, AgentResult
+from assay.scoring.metrics import metric
+
+__all__ = ["milestones", "outputs_said", "state_match", "task_success"]
+
+_OWN_ENDS = ("answered", "submitted", "tool-ended", "user-ended")
+
+
+@metric("task_success", output_types=("agent",))
+def task_success(*, references: Sequence[Any], predictions: Sequence[Any]) -> float:
+    """1 if the agent ended by itself in the expected state and said everything that the user must hear."""
+    result = _get_result(predictions)
+    if result.end not in _OWN_ENDS or not (result.expected_digest or result.expected_outputs):
+        return 0.0
+    return float(_is_expected_state(result) and all(_find_outputs(result)))
+
+
+@metric("state_match", output_types=("agent",))
+def state_match(*, references: Sequence[Any], predictions: Sequence[Any]) -> float:
+    """1 if the final state of the environment is the expected one."""
+    result = _get_result(predictions)
+    if not result.expected_digest:
+        raise ValueError("the environment has no `expected_state`")
+    return float(_is_expected_state(result))
+
+
+@metric("outputs_said", output_types=("agent",))
+def outputs_said(*, references: Sequence[Any], predictions: Sequence[Any]) -> float:
+    """Share of the texts that the user must hear and that the agent said (lower case, without commas)."""
+    found = _find_outputs(_get_result(predictions))
+    return sum(found) / len(found) if found else 1.0
+
+
+@metric("milestones", output_types=("agent",))
+def milestones(*, references: Sequence[Any], predictions: Sequence[Any]) -> float:
+    """Mean of the checks of the environment: partial credit."""
+    checks = _get_result(predictions).checks
+    if not checks:
+        raise ValueError("the environment has no `checks`")
+    return sum(checks.values()) / len(checks)
+
+
+def _get_result(predictions: Sequence[Any]) -> AgentResult:
+    answer = predictions[0]
+    if not isinstance(answer, AgentAnswer):
+        raise TypeError(
+            "the answer does not come from an agent: a filter replaced it, or the output type is not `agent`"
+        )
+    return answer.result
+
+
+def _is_expected_state(result: AgentResult) -> bool:
+    return not result.expected_digest or result.expected_digest == result.state_digest
+
+
+def _find_outputs(result: AgentResult) -> list[bool]:
+    said = [text.lower().replace(",", "") for text in result.said]
+    return [any(output.lower() in text for text in said) for output in result.expected_outputs]

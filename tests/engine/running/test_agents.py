@@ -1,0 +1,314 @@
+"""Agents through the whole engine: events in the journal, ends of documents, repeats, scoring again."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.making import Function, write_task
+
+import assay
+from assay import api
+from assay.core.records.requests import Generate, Request
+from assay.core.records.responses import Failure, Response
+from assay.core.records.tools import ToolCall
+from assay.testing import ScriptedModel
+
+HELPERS = '''
+import time
+from assay.agents import tool
+
+
+class Counter:
+    def __init__(self, context):
+        self.wanted, self.value = context.document["wanted"], 0
+        if context.document.get("broken"):
+            raise OSError("no disk")
+
+    def tools(self):
+        return [self.add]
+
+    def add(self, amount: int) -> int:
+        """Add a number."""
+        self.value += amount
+        return self.value
+
+    def state(self):
+        return {"value": self.value}
+
+    def snapshot(self):
+        return str(self.value)
+
+    def restore(self, snapshot):
+        self.value = int(snapshot)
+
+    def close(self):
+        pass
+
+    def expected_state(self):
+        return {"value": self.wanted}
+
+
+def hang() -> str:
+    """Never returns."""
+    while True:
+        time.sleep(0.01)
+
+
+def user_script(doc):
+    return ["Add up to " + str(doc["wanted"]), "Thanks ###STOP###"]
+'''
+ROWS = [{"wanted": number} for number in range(1, 5)]
+
+
+def write_counter(folder: Path, name: str = "counter", rows: Any = ROWS, **keys: Any) -> Path:
+    defaults = {
+        "output_type": "agent",
+        "doc_to_text": "Add up to {{wanted}}.",
+        "doc_to_target": None,
+        "environment": Function("utils.Counter"),
+        "metric_list": [{"metric": "task_success"}, {"metric": "state_match"}],
+    }
+    return write_task(folder, name, rows, helpers=HELPERS, **{**defaults, **keys})
+
+
+def add_up(request: Request) -> Response | str:
+    """Add 1 in each turn until the wanted number is reached."""
+    assert isinstance(request, Generate)
+    asked = next(message.text for message in request.prompt.messages if message.role == "user")
+    wanted = int(asked.strip(".").split()[-1])
+    if request.round < wanted:
+        return Response(
+            request_id="", value="", tool_calls=(ToolCall("add", '{"amount": 1}', f"c{request.round}"),)
+        )
+    return f"It is {wanted}."
+
+
+def model(answers: Any = add_up, **options: Any) -> ScriptedModel:
+    return ScriptedModel(answers, abilities=frozenset({"generate", "chat", "tools"}), **options)
+
+
+def test_agents_run_their_tools_and_are_scored_by_their_state(workspace: Path) -> None:
+    agent = model()
+    run = assay.run(model=agent, tasks=[str(write_counter(workspace))])
+    assert run.outcomes("counter") == {"scored": 4}
+    assert run.results["counter"]["task_success,none"] == 1.0
+    assert len(agent.asked) == 2 + 3 + 4 + 5
+    ends = {document: content for document, _, content in run.journal.read_agent_ends("counter")}
+    assert [ends[number]["turns"] for number in range(4)] == [2, 3, 4, 5]
+    events = run.journal.read_agent_events("counter", 0)[0]
+    assert [event.kind for event in events] == ["opened", "call", "result", "end"]
+    assert run.journal.count_rows("requests") == 14
+
+
+def test_a_wrong_state_is_wrong_and_the_difference_is_stored(workspace: Path) -> None:
+    def stop_early(request: Request) -> Response | str:
+        return add_up(request) if isinstance(request, Generate) and request.round < 1 else "Done."
+
+    run = assay.run(model=model(stop_early), tasks=[str(write_counter(workspace))])
+    assert run.results["counter"]["state_match,none"] == 0.25
+    ends = [content for _, _, content in run.journal.read_agent_ends("counter")]
+    assert ends[2]["missing"] == [{"path": "value", "before": 3, "after": 1}]
+
+
+@pytest.mark.parametrize(("window", "in_flight"), [(1, 1), (64, 1), (3, 4)])
+def test_agents_finish_with_any_window_size(workspace: Path, window: int, in_flight: int) -> None:
+    rows = [{"wanted": 1 + number % 3} for number in range(9)]
+    run = assay.run(
+        model=model(window=window, in_flight=in_flight), tasks=[str(write_counter(workspace, rows=rows))]
+    )
+    assert run.results["counter"]["task_success,none"] == 1.0
+
+
+def test_a_limit_is_the_ending_of_the_document(workspace: Path) -> None:
+    run = assay.run(model=model(), tasks=[str(write_counter(workspace, limits={"max_turns": 3}))])
+    assert run.outcomes("counter") == {"scored": 2, "turn-limit": 2}
+    assert run.results["counter"]["task_success,none"] == 0.5
+    whys = {why for _, outcome, why in run.journal.read_outcomes("counter") if outcome == "turn-limit"}
+    assert whys == {"3 turns (max_turns)"}
+
+
+def test_a_tool_that_hangs_is_stopped_and_the_agent_continues(workspace: Path) -> None:
+    def call_hang(request: Request) -> Response | str:
+        if isinstance(request, Generate) and request.round == 0:
+            return Response(request_id="", value="", tool_calls=(ToolCall("hang"),))
+        return "It hangs."
+
+    path = write_counter(
+        workspace, rows=ROWS[:1], tools=[Function("utils.hang")], limits={"tool_seconds": 0.2}
+    )
+    began = time.monotonic()
+    run = assay.run(model=model(call_hang), tasks=[str(path)])
+    assert run.outcomes("counter") == {"scored": 1} and time.monotonic() - began < 60
+    result = run.journal.read_agent_events("counter", 0)[0][2]
+    assert result.content["text"] == "Error: the tool did not finish within 0.2 s" and result.content["error"]
+
+
+def test_a_failed_response_fails_the_document_and_resuming_continues_it(workspace: Path) -> None:
+    broken = True
+
+    def fail_late(request: Request) -> Any:
+        if broken and isinstance(request, Generate) and request.round == 2:
+            return Failure(request_id="", kind="timeout", message="no answer")
+        return add_up(request)
+
+    path = write_counter(workspace)
+    first = assay.run(model=model(fail_late), tasks=[str(path)])
+    assert first.outcomes("counter") == {"scored": 1, "failed": 3}
+    broken = False
+    agent = model(fail_late)
+    second = assay.run(model=agent, tasks=[str(path)])
+    assert second.outcomes("counter") == {"scored": 4}
+    assert second.results["counter"]["task_success,none"] == 1.0
+    assert {request.round for request in agent.asked if isinstance(request, Generate)} == {2, 3, 4}
+    kinds = [event.kind for event in second.journal.read_agent_events("counter", 3)[0]]
+    assert kinds == ["opened", *["call", "result"] * 4, "end"]
+
+
+def test_a_broken_environment_is_not_a_zero(workspace: Path) -> None:
+    rows = [{"wanted": 1, "broken": False}, {"wanted": 1, "broken": True}]
+    run = assay.run(model=model(), tasks=[str(write_counter(workspace, rows=rows))])
+    assert run.outcomes("counter") == {"scored": 1, "environment-failed": 1}
+    assert run.results["counter"]["task_success,none"] == 1.0
+
+
+def test_repeats_are_averaged_and_give_pass_at_k(workspace: Path) -> None:
+    def every_other(request: Request) -> Any:
+        wrong = isinstance(request, Generate) and request.repeat == 1 and "2" in request.prompt.text
+        return "No." if wrong else add_up(request)
+
+    path = write_counter(workspace, rows=ROWS[:2])
+    run = assay.run(model=model(every_other), tasks=[str(path)], repeats=2)
+    assert run.results["counter"]["task_success,none"] == 0.75
+    (facts,) = [one for one in run.facts["repeats"] if one["metric"] == "task_success"]
+    numbers = {name: number["value"] for name, number in facts["numbers"].items()}
+    assert (numbers["mean"], numbers["pass@2"], numbers["pass^2"]) == (0.75, 1.0, 0.5)
+
+
+def test_scoring_again_runs_no_tool(workspace: Path) -> None:
+    path = write_counter(workspace)
+    run = assay.run(model=model(), tasks=[str(path)])
+    helpers = (workspace / "utils.py").read_text()
+    (workspace / "utils.py").write_text(helpers.replace("self.value += amount", "raise SystemError"))
+    again = api.score(run.folder).run
+    assert again.results["counter"]["task_success,none"] == 1.0
+    assert [event.kind for event in again.journal.read_agent_events("counter", 0)[0]][-1] == "end"
+
+
+def test_a_scripted_user_talks_to_the_agent(workspace: Path) -> None:
+    path = write_counter(workspace, doc_to_text="", user={"script": Function("utils.user_script")})
+    run = assay.run(model=model(), tasks=[str(path)])
+    assert run.results["counter"]["task_success,none"] == 1.0
+    ends = [content for _, _, content in run.journal.read_agent_ends("counter")]
+    assert {content["end"] for content in ends} == {"user-ended"}
+
+
+def test_the_built_in_shop_desk_is_solved_by_its_targets(workspace: Path) -> None:
+    run = assay.run(model="oracle", tasks=["shopdesk", "shopdesk_scripted"])
+    for task in ("shopdesk", "shopdesk_scripted"):
+        assert run.outcomes(task) == {"scored": 30}
+        assert {name: run.results[task][f"{name},none"] for name in ("task_success", "milestones")} == {
+            "task_success": 1.0,
+            "milestones": 1.0,
+        }
+
+
+def test_the_shop_desk_is_not_solved_by_doing_nothing(workspace: Path) -> None:
+    run = assay.run(model=model(lambda request: "Sorry."), tasks=["shopdesk"])
+    assert run.results["shopdesk"]["task_success,none"] < 0.2
+    kinds = {
+        json.loads(fields)["kind"]
+        for (_, fields, *_), (_, outcome, verdicts) in zip(
+            run.journal.read_documents("shopdesk"), run.journal.read_judged("shopdesk"), strict=True
+        )
+        if '"task_success","score",1.0' in verdicts
+    }
+    assert kinds <= {"refuse"}
+
+
+# --- a model as the user -------------------------------------------------------------------------------
+
+
+def play_user(request: Request) -> Response | str:
+    """Say what is wanted, then thank."""
+    assert isinstance(request, Generate)
+    wanted = request.prompt.messages[0].text.split()[-1]
+    return f"Add up to {wanted}" if request.round == 0 else "Thanks ###STOP###"
+
+
+USER = {"instructions": "You want {{wanted}}"}
+
+
+def second(answers: Any = play_user) -> ScriptedModel:
+    return ScriptedModel(answers, name="second")
+
+
+def test_a_second_model_plays_the_user_with_calls_and_faults_of_its_own(workspace: Path) -> None:
+    path, user = write_counter(workspace, doc_to_text="", user=USER), second()
+    run = assay.run(model=model(), user=user, tasks=[str(path)])
+    assert run.results["counter"]["task_success,none"] == 1.0
+    assert {request.round for request in user.asked if isinstance(request, Generate)} == {0, 1}
+    assert len(user.asked) == 8 and all(one.tools is None for one in user.asked if isinstance(one, Generate))
+    assert run.judges["user second"]["requests"] == 8
+    speakers = [
+        event.content["speaker"]
+        for event in run.journal.read_agent_events("counter", 1)[0]
+        if event.kind == "user"
+    ]
+    assert speakers == ["user second"] * 2
+
+
+def test_a_user_model_that_fails_is_tried_again(workspace: Path) -> None:
+    path = write_counter(workspace, doc_to_text="", user=USER)
+
+    def fail(request: Request) -> Any:
+        return Failure(request_id="", kind="timeout", message="no answer in 120 s")
+
+    first = assay.run(model=model(), user=second(fail), tasks=[str(path)])
+    assert first.outcomes("counter") == {"user-failed": 4}
+    (why,) = {why for _, _, why in first.journal.read_outcomes("counter")}
+    assert why == "user second: timeout: no answer in 120 s"
+    again = assay.run(model=model(), user=second(), tasks=[str(path)])
+    assert again.folder == first.folder and again.outcomes("counter") == {"scored": 4}
+
+
+def test_a_user_that_ends_at_once_is_not_scored(workspace: Path) -> None:
+    path = write_counter(workspace, doc_to_text="", user=USER)
+    run = assay.run(model=model(), user=second(lambda request: "###STOP###"), tasks=[str(path)])
+    assert run.outcomes("counter") == {"user-left": 4}
+
+
+def test_a_task_with_a_user_needs_a_model_for_it(workspace: Path) -> None:
+    path = write_counter(workspace, doc_to_text="", user=USER)
+    with pytest.raises(assay.AssayError, match="needs a model that plays the user"):
+        assay.run(model=model(), tasks=[str(path)])
+
+
+# --- task files ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ({"limits": {"max_turn": 3}}, "there is no limit `max_turn`"),
+        ({"limits": {"max_turns": 0}}, "`max_turns` must be a whole number above 0"),
+        ({"solver": "reakt"}, "reakt"),
+        ({"environment": "Counter"}, "`environment` must be a class"),
+        ({"tools": [3]}, "not a tool of an agent"),
+        ({"tools": ["bush"]}, "bush"),
+        ({"user": {"instruction": "x"}}, "`user` has no key `instruction`"),
+        ({"user": {"stop": "x"}}, "needs `instructions`"),
+        ({"in_doubt": "maybe"}, "invalid value for `in_doubt`"),
+        ({"output_type": "generate_until"}, "`environment` has no effect"),
+    ],
+)
+def test_a_mistake_in_an_agent_task_is_reported_before_the_first_request(
+    workspace: Path, keys: dict[str, Any], problem: str
+) -> None:
+    agent = model()
+    with pytest.raises(assay.AssayError, match=problem):
+        assay.run(model=agent, tasks=[str(write_counter(workspace, **keys))])
+    assert not agent.asked

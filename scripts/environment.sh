@@ -2,12 +2,16 @@
 #
 # Needs Python 3.11 or newer with `venv` and `pip`. The environment is `.venv` in the project folder. With PYTHON set
 # (PYTHON=python3.13 scripts/check) it is `.venv-3.13`, so that each version of Python has its own.
-# A stamp file for each set of packages makes later calls fast. It covers pyproject.toml, the project folder and the
-# interpreter, and the packages are installed again when one of them changes.
+# A stamp file for each set of packages makes later calls fast. It covers pyproject.toml, the constraints, the project folder
+# and the interpreter, and the packages are installed again when one of them changes.
+#
+# The versions of all packages are fixed by constraints.txt (see pin_requirements.py), so that a release of another project
+# does not change the result of a check. `PIP_CONSTRAINT= scripts/check` installs the newest versions.
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 requirements=$root/scripts/requirements-torch.txt
-export PIP_DISABLE_PIP_VERSION_CHECK=1
+constraints=file://$(printf '%s' "$root" | sed 's/ /%20/g')/scripts/constraints # pip splits PIP_CONSTRAINT at spaces
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT="${PIP_CONSTRAINT-$constraints.txt}"
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -56,7 +60,9 @@ make_venv() {
 }
 
 # compute_stamp FILE…: print the stamp of an environment that is made from these files.
-compute_stamp() { { printf '%s\n' "$root"; "$python" --version; cat "$@"; } | cksum; }
+compute_stamp() {
+    { printf '%s\n' "$root" "$PIP_CONSTRAINT"; "$python" --version; cat "$@" "$root"/scripts/constraints*.txt; } | cksum
+}
 
 # is_installed NAME FILE…: is the set of packages NAME installed, as these files specify it?
 is_installed() {
@@ -132,6 +138,7 @@ install_services() {
         wanted=$root/scripts/requirements-services.txt
         base=$python
         use_venv "$services"
+        if [ "$PIP_CONSTRAINT" = "$constraints.txt" ]; then PIP_CONSTRAINT=$constraints-services.txt; fi
         if [ ! -x "$python" ]; then "$base" -m venv "$venv" >&2; fi
         if is_installed services "$wanted" "$root/pyproject.toml" "$root/plugins/trackers/pyproject.toml"; then exit 0; fi
         say "assay: installing OpenAI's, Anthropic's, Google's and other packages for their tests (disable with ASSAY_TEST_SERVICES=0)"

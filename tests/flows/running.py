@@ -15,6 +15,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from tests.command_server import CommandProcess, start_command
 from tests.making import Function, write_choices, write_task, write_texts
 
 from assay.core.fingerprints import digest_json
@@ -22,6 +23,7 @@ from assay.core.records.requests import compute_fingerprint
 from assay.store.journal.journal import JOURNAL_FILE
 
 ASSAY = [sys.executable, "-c", "from assay.cli import main; main()"]
+Process = subprocess.Popen[str] | CommandProcess
 MODEL_DIGEST = digest_json({"name": "slow", "revision": "1"})
 TABLES = {
     "documents": "*",
@@ -88,7 +90,10 @@ class CommandRunner:
         pairs = ",".join(f"{key}={value}" for key, value in given.items())
         return [*ASSAY, "run", "--model", "slow", "--model_args", pairs, *arguments]
 
-    def start(self, command: list[str], **details: Any) -> subprocess.Popen[str]:
+    def start(self, command: list[str], **details: Any) -> Process:
+        """Start a command. Those that begin with `ASSAY` come from the command server, unless `Popen` gets details."""
+        if command[: len(ASSAY)] == ASSAY and not details:
+            return start_command(command[len(ASSAY) :], cwd=self.folder, env=self.environment)
         return subprocess.Popen(
             command,
             cwd=self.folder,
@@ -106,6 +111,7 @@ class CommandRunner:
         except subprocess.TimeoutExpired:
             kill(process)
             raise
+        assert process.returncode is not None
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
     def read_request_ids(self, since: int = 0) -> list[str]:
@@ -151,7 +157,7 @@ def _read_log(log: Path) -> list[str]:
     return [line for line in lines if line not in ("open", "close")]
 
 
-def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str], timeout_s: float = 60) -> bool:
+def wait_until(condition: Callable[[], bool], process: Process, timeout_s: float = 60) -> bool:
     """Wait until the condition is true (return True) or the process ends (return False)."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
@@ -163,7 +169,7 @@ def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str], ti
     raise AssertionError("timeout: the condition did not become true")
 
 
-def kill(process: subprocess.Popen[str], number: int = signal.SIGKILL) -> tuple[str, str]:
+def kill(process: Process, number: int = signal.SIGKILL) -> tuple[str, str]:
     """Send a signal, wait for the process and return its output."""
     process.send_signal(number)
     return process.communicate(timeout=60)

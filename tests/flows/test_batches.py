@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.command_server import start_command
+from tests.flows.running import Process
 from tests.making import write_task
 from tests.models.hosted.services import KEY, Anthropic, OpenAIBatches, serving
 
@@ -24,7 +24,7 @@ def service(request: pytest.FixtureRequest) -> Iterator[Any]:
         yield running
 
 
-def start(workspace: Path, service: Any) -> subprocess.Popen[str]:
+def start(workspace: Path, service: Any) -> Process:
     name = "openai" if isinstance(service, OpenAIBatches) else "anthropic"
     arguments = f"model=some-model,base_url={service.url}/v1,poll_s=0.05"
     words = [
@@ -39,13 +39,11 @@ def start(workspace: Path, service: Any) -> subprocess.Popen[str]:
         "--apply_chat_template",
     ]
     keys = {"OPENAI_API_KEY": KEY, "ANTHROPIC_API_KEY": KEY}
-    return subprocess.Popen(
-        [sys.executable, "-m", "assay", *words, "--include_path", "tasks", "--output_path", "out"],
+    return start_command(
+        [*words, "--include_path", "tasks", "--output_path", "out"],
         cwd=workspace,
         env={**os.environ, **keys},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+        merge_output=True,
     )
 
 

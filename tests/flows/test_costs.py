@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
+from tests.command_server import run_command
 from tests.making import write_task
 from tests.models.hosted.services import KEY, Anthropic, serving
 
@@ -30,15 +29,7 @@ def test_a_run_stops_at_its_cost_limit_and_resumes_with_a_higher_one(workspace: 
             "sums",
         ]
         more = ["--apply_chat_template", "--prices", "mine.toml", "--max_cost", limit, "--no_cache"]
-        done = subprocess.run(
-            [sys.executable, "-m", "assay", *words, *more],
-            cwd=workspace,
-            env={**os.environ, "ANTHROPIC_API_KEY": KEY},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        done = run_command([*words, *more], cwd=workspace, env={**os.environ, "ANTHROPIC_API_KEY": KEY})
         return done.returncode, done.stdout + done.stderr
 
     with serving(Anthropic()) as service:

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.command_server import run_command
+from tests.flows.running import ASSAY
 from tests.making import write_task
 from tests.models.hosted.services import KEY, OpenAIBatches, Reply, serving
 
@@ -54,7 +56,7 @@ def command(workspace: Path, service: Any, *words: str, code: str = "") -> list[
         f"model=some-model,base_url={service.url}/v1,max_retries=1,retry_backoff_s=0.01,total_timeout=20"
     )
     task = ["--tasks", "sums", "--include_path", "tasks", "--output_path", "out", "--apply_chat_template"]
-    start = [sys.executable, "-c", code] if code else [sys.executable, "-m", "assay"]
+    start = [sys.executable, "-c", code] if code else ASSAY
     return [
         *start,
         "run",
@@ -70,15 +72,14 @@ def command(workspace: Path, service: Any, *words: str, code: str = "") -> list[
 
 
 def call(workspace: Path, words: list[str]) -> tuple[int, bytes]:
-    done = subprocess.run(
-        words,
-        cwd=workspace,
-        env={**os.environ, "OPENAI_API_KEY": KEY, "ASSAY_HOME": str(workspace / "home")},
-        capture_output=True,
-        timeout=120,
-        check=False,
-    )
-    return done.returncode, done.stdout + done.stderr
+    environment = {**os.environ, "OPENAI_API_KEY": KEY, "ASSAY_HOME": str(workspace / "home")}
+    if words[: len(ASSAY)] == ASSAY:
+        done = run_command(words[len(ASSAY) :], cwd=workspace, env=environment)
+    else:
+        done = subprocess.run(
+            words, cwd=workspace, env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
+    return done.returncode, (done.stdout + done.stderr).encode()
 
 
 def assert_nowhere(workspace: Path, output: bytes, keys: Sequence[str] = (KEY,)) -> None:
@@ -98,7 +99,7 @@ def test_a_run_that_succeeds_leaves_no_key(workspace: Path, service: EchoingServ
         ["runs", "show", "latest", "--in", "out"],
         ["export", "latest", "--in", "out", "--format", "jsonl"],
     ):
-        code, shown = call(workspace, [sys.executable, "-m", "assay", *words])
+        code, shown = call(workspace, [*ASSAY, *words])
         output += shown
     assert list((workspace / "out").rglob("results_*.json"))
     assert service.asked("/v1/chat/completions"), "the server was never called"

@@ -16,6 +16,7 @@ from assay.core.records.requests import Generate, Request
 from assay.core.records.responses import Response
 from assay.core.records.tools import ToolCall
 from assay.testing import ScriptedModel
+from assay.viewer.results.notes import format_outcome_notes
 
 ABILITIES: Any = frozenset({"generate", "chat", "tools"})
 AREA = {
@@ -125,11 +126,35 @@ def test_malformed_calls_are_an_ending_and_not_a_zero(tmp_path: Path) -> None:
     done, _ = run(write_task(tmp_path), answer)
     assert done.outcomes("areas") == {"scored": 2, "unparsed-call": 1}
     assert scores(done)["tool_call_match"] == 0.5
+    assert format_outcome_notes(done)[1] == (
+        "areas: documents with unparsed calls are not in the score: tool_call_match 0.5000 without them, 0.3333 as wrong; "
+        "tool_schema_valid 1.0000 without them, 0.6667 as wrong; tool_argument_f1 0.8333 without them, 0.5556 as wrong"
+    )
     record = next(iter(done.records("areas")))
     assert record["why"] == "the arguments of `area` are not a JSON object"
     assert {one["kind"] for one in record["verdicts"]} == {"unscored"}
     done, _ = run(write_task(tmp_path, rows=ROWS[:1]), lambda _: "area(base=2,", frozenset({"generate"}))
     assert done.outcomes("areas") == {"unparsed-call": 1}
+
+
+def test_the_score_is_shown_with_and_without_malformed_calls_that_task_code_scores(tmp_path: Path) -> None:
+    code = "def judge(document, results):\n    return {'acc': float('base' in results[0] and 'height' in results[0])}\n"
+    (tmp_path / "utils.py").write_text(code)
+    path = Path(write_task(tmp_path, metric_list=[{"metric": "acc", "aggregation": "mean"}]))
+    path.write_text(path.read_text()[:-1] + ', "process_results": !function utils.judge}')
+    broken = ToolCall("area", "{")
+    done, _ = run(
+        str(path),
+        lambda request: (
+            Response(request_id="", value="", finish="stop", tool_calls=(broken,))
+            if "4 by 5" in request.prompt.text
+            else call(request)
+        ),
+    )
+    assert done.outcomes("areas") == {"scored": 2, "unparsed-call": 1}
+    assert format_outcome_notes(done)[1] == (
+        "areas: `process_results` scores documents with unparsed calls: acc 0.3333 with them, 0.5000 without"
+    )
 
 
 def test_unknown_tools_and_wrong_types_are_invalid(tmp_path: Path) -> None:

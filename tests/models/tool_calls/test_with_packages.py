@@ -42,7 +42,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
         yield running
 
 
-def build_chat_completion() -> dict[str, Any]:
+def build_chat_completion() -> Any:
     from openai.types.chat import ChatCompletion
 
     function = {"name": CALL.name, "arguments": ARGUMENTS}
@@ -63,7 +63,7 @@ def build_chat_completion() -> dict[str, Any]:
     ).model_dump(mode="json")
 
 
-def build_openai_response() -> dict[str, Any]:
+def build_openai_response() -> Any:
     from openai.types.responses import Response as OpenAIResponse
 
     call = {"type": "function_call", "call_id": CALL.id, "name": CALL.name, "arguments": ARGUMENTS}
@@ -87,7 +87,7 @@ def build_openai_response() -> dict[str, Any]:
     ).model_dump(mode="json")
 
 
-def build_anthropic_message() -> dict[str, Any]:
+def build_anthropic_message() -> Any:
     from anthropic.types import Message
 
     return Message.model_validate(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -246,7 +247,39 @@ def format_outcome_notes(run: Run) -> list[str]:
         )
         condition = "; with the others all wrong or all right: " if bounds else ""
         lines.append(f"{task}: {endings}{condition}{bounds}")
+        if counts.get("unparsed-call"):
+            lines += _format_unparsed_calls(run, task)
     return lines
+
+
+def _format_unparsed_calls(run: Run, task: str) -> Iterator[str]:
+    """Yield the scores with and without documents that ended as `unparsed-call`, where these differ."""
+    unparsed = {document for document, *_ in run.journal.read_outcomes(task, only="unparsed-call")}
+    scored: dict[tuple[str, str], list[float]] = {}
+    own: dict[tuple[str, str], list[float]] = {}
+    for pipeline, metric, document, _, value in run.journal.read_verdicts(task):
+        if isinstance(value, (int, float)):
+            target = own if document in unparsed else scored
+            target.setdefault((pipeline, metric), []).append(float(value))
+    left_out, counted = [], []
+    for estimate in run.estimates:
+        key = (estimate.pipeline, estimate.metric)
+        values = scored.get(key, [])
+        if estimate.task != task or not values or not isinstance(estimate.value, (int, float)):
+            continue
+        without = math.fsum(values) / len(values)
+        total = math.fsum([*values, *own.get(key, ())]) / (len(values) + len(unparsed))
+        name = estimate.metric + (f" ({estimate.pipeline})" if estimate.pipeline != "none" else "")
+        if math.isclose(without, total):
+            continue
+        if key in own and math.isclose(estimate.value, total):
+            counted.append(f"{name} {format_float(total)} with them, {format_float(without)} without")
+        elif key not in own and math.isclose(estimate.value, without):
+            left_out.append(f"{name} {format_float(without)} without them, {format_float(total)} as wrong")
+    if left_out:
+        yield f"{task}: documents with unparsed calls are not in the score: {'; '.join(left_out)}"
+    if counted:
+        yield f"{task}: `process_results` scores documents with unparsed calls: {'; '.join(counted)}"
 
 
 # --- stop rules --------------------------------------------------------------------------------------

@@ -116,7 +116,7 @@ def test_a_whole_run_over_llama_cpp(llama: str, tmp_path: Path) -> None:
 # --- transformers serve --------------------------------------------------------------------------------
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])
@@ -125,9 +125,9 @@ def _free_port() -> int:
 @pytest.fixture(scope="module")
 def transformers_server() -> Iterator[str]:
     """`transformers serve` in a process of its own: takes some ten seconds to start."""
-    for package in ("transformers", "torch", "fastapi", "uvicorn"):
+    for package in ("transformers", "torch", "fastapi", "uvicorn", "openai"):  # transformers[serving]
         pytest.importorskip(package)
-    port = _free_port()
+    port = free_port()
     command = [sys.executable, "-m", "transformers.cli.transformers", "serve", "--host", "127.0.0.1"]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     process = subprocess.Popen(
@@ -137,23 +137,23 @@ def transformers_server() -> Iterator[str]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        _wait_for(f"http://127.0.0.1:{port}/health", process)
+        wait_for_server(f"http://127.0.0.1:{port}/health", process)
         yield f"http://127.0.0.1:{port}/v1"
     finally:
         process.terminate()
         process.wait(20)
 
 
-def _wait_for(url: str, process: subprocess.Popen[Any]) -> None:
-    for _ in range(600):
+def wait_for_server(url: str, process: subprocess.Popen[Any]) -> None:
+    for _ in range(1500):
         if process.poll() is not None:
-            pytest.skip("`transformers serve` does not start here")
+            pytest.fail(f"`transformers serve` ended with exit code {process.returncode}")
         try:
             with urllib.request.urlopen(url, timeout=1):
                 return
         except OSError:
             time.sleep(0.2)
-    pytest.skip("`transformers serve` does not start here")
+    pytest.fail("`transformers serve` does not start")
 
 
 @pytest.mark.slow

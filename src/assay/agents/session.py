@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol, TypeVar
 
+from assay.agents.environments import ENVIRONMENTS
 from assay.agents.functions import TOOLS, to_output, to_tool
 from assay.agents.prompts import build_prompt, entries_from_prompt
 from assay.agents.solvers import (
@@ -160,6 +161,10 @@ class AgentSession:
         `recorded`: run nothing; everything must be in the log.
         """
         self._spec, self._first, self._context = spec, first, context
+        source = spec.environment
+        self._factory: Callable[..., Any] | None = (
+            ENVIRONMENTS.get(source) if isinstance(source, str) else source
+        )
         self._log, self._services, self._user = log, services, user
         self._syntax, self._chat, self._parallel = syntax, chat, parallel
         self._recorded, self._where = recorded, where
@@ -169,6 +174,9 @@ class AgentSession:
         self._environment: Environment | None = None
         self._tools: dict[str, AgentTool] = {}
         self._definitions: tuple[Tool, ...] = ()
+        self._unchecked: frozenset[str] = frozenset()
+        """Tools that check their arguments themselves."""
+
         self._completed: list[tuple[ToolCall, Mapping[str, Any]]] = []
         """Calls whose results come from the log and are not in the environment yet."""
 
@@ -325,6 +333,9 @@ class AgentSession:
             content = {
                 "instructions": text,
                 "tools": [tool.definition.to_json() for tool in self._tools.values()],
+                "unchecked": [
+                    name for name, tool in self._tools.items() if getattr(tool, "checks_arguments", False)
+                ],
                 "state": self._read_state(environment, stored=True),
                 "snapshot": self._take_snapshot(environment),
             }
@@ -339,6 +350,7 @@ class AgentSession:
         )
         assert self._solver is not None
         self._definitions = own
+        self._unchecked = frozenset(content["unchecked"])
         self._state.tools = (*own, *self._solver.tools)
         texts = [text for text in (content["instructions"], self._solver.instructions) if text]
         self._state.entries = entries_from_prompt(self._first.prompt, texts)
@@ -347,7 +359,7 @@ class AgentSession:
         """Open the environment anew, in an empty folder."""
         if self._recorded:
             raise AssayError("the environment of a recorded agent cannot be opened")
-        factory = self._spec.environment
+        factory = self._factory
         if factory is None:
             environment: Any = NoEnvironment()
         else:
@@ -388,7 +400,8 @@ class AgentSession:
                     self._run_tool(tool, call.values or {}, environment)
             self._completed.clear()
             return environment
-        factory, snapshot = self._spec.environment, self._snapshot
+        factory, snapshot = self._factory, self._snapshot
+        assert factory is not None
         restored: Any = self._run_environment(lambda: factory(self._context), "opening it")
         self._environment = restored
         self._tools = self._collect_tools(restored)
@@ -481,6 +494,8 @@ class AgentSession:
         if definition is None:
             names = ", ".join(one.name for one in self._state.tools)
             return f"Error: there is no tool `{call.name[:80]}`. Tools: {names}"
+        if call.name in self._unchecked:
+            return ""
         if problem := describe_invalid_value(call.values, definition.parameters):
             return f"Error: invalid arguments of `{call.name}`: {problem}"
         return ""

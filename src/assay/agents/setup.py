@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from assay.agents.environments import ENVIRONMENTS
 from assay.agents.functions import TOOLS, to_tool
 from assay.agents.solvers import make_solver
 from assay.core.errors import AssayError, ErrorGroup
@@ -23,6 +24,11 @@ def check_agent(spec: TaskSpec) -> None:
         make_solver(spec.agent.solver, spec.agent.solver_options, where=spec.place("solver"))
     except AssayError as error:
         problems.append(error)
+    if isinstance(spec.agent.environment, str):
+        try:
+            ENVIRONMENTS.get(spec.agent.environment, where=spec.place("environment"))
+        except AssayError as error:
+            problems.append(error)
     for index, value in enumerate(spec.agent.tools):
         where = f"{spec.place('tools')}[{index}]"
         try:

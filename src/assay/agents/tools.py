@@ -69,7 +69,7 @@ class AgentTool(Protocol):
         ...
 
     def call(self, arguments: Mapping[str, Any], environment: Environment) -> ToolOutput | str:
-        """Run the tool. The arguments match the schema. An exception becomes a failed call with its message."""
+        """Run the tool. The arguments match the schema, unless it has an attribute `checks_arguments = True`. An exception becomes a failed call with its message."""
         ...
 
 

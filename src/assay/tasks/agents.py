@@ -33,9 +33,9 @@ class _AgentReader:
     def read(self) -> AgentSpec:
         solver, solver_options = self._read_named("solver", "name", "tool_loop")
         environment, environment_options = self._read_named("environment", "class", None)
-        if environment is not None and not callable(environment):
+        if environment is not None and not isinstance(environment, str) and not callable(environment):
             self._add(
-                f"`environment` must be a class, not {environment!r:.60}",
+                f"`environment` must be a name or a class, not {environment!r:.60}",
                 "environment",
                 "`environment: !function environment.Shop`",
             )
@@ -48,7 +48,7 @@ class _AgentReader:
             solver=solver or "tool_loop",
             solver_options=solver_options,
             limits=self._read_limits(),
-            environment=environment if callable(environment) else None,
+            environment=environment,
             environment_options=environment_options,
             tools=self._read_tools(),
             user=self._read_user(),

@@ -122,7 +122,7 @@ class AgentSpec:
     solver: str | Callable[..., Any] = "tool_loop"
     solver_options: Mapping[str, Any] = field(default_factory=dict)
     limits: AgentLimits = field(default_factory=AgentLimits)
-    environment: Callable[..., Any] | None = None
+    environment: str | Callable[..., Any] | None = None
     environment_options: Mapping[str, Any] = field(default_factory=dict)
     tools: tuple[Any, ...] = ()
     """Names of tools, and functions of the task."""

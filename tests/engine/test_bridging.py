@@ -1,0 +1,238 @@
+"""External agents on documents: files and exits are scored, calls are journalled, and a killed run continues."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.agents.external_agent import AgentProgram
+from assay.core.errors import UnsupportedRequest
+from assay.core.ports import Ability
+from assay.core.records.programs import SandboxError
+from assay.core.records.requests import Generate, Request
+from assay.core.records.responses import Failure, Response, Usage
+from assay.core.records.tools import ToolCall
+from assay.engine.bridging import BridgeDocument, BridgeRun, run_bridge
+from assay.sandboxes.sessions import SandboxSession
+from assay.sandboxes.snapshots import SnapshotStore
+from assay.store.journal.journal import Journal
+from assay.testing import ScriptedModel
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandbox sessions need Linux")
+
+AGENT = """
+import json, os, sys, urllib.request
+
+def ask(text):
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": text}]}).encode()
+    headers = {"authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "content-type": "application/json"}
+    request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body, headers)
+    return json.load(urllib.request.urlopen(request))["choices"][0]["message"]["content"]
+
+word = sys.argv[1]
+for step in range(int(sys.argv[2])):
+    word = ask(f"{step}: {word}")
+    with open("steps.txt", "a") as file:
+        file.write(word + chr(10))
+print("done")
+"""
+"""An agent that needs nothing but the standard library."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _need_sessions(tmp_path_factory: pytest.TempPathFactory) -> None:
+    try:
+        SandboxSession(SnapshotStore(tmp_path_factory.mktemp("probe"))).open().close()
+    except SandboxError as problem:
+        pytest.skip(problem.what)
+
+
+def answer(request: Request) -> Response:
+    assert isinstance(request, Generate)
+    return Response(
+        request_id="", value=f"<{request.prompt.text}>", usage=Usage(input_tokens=5, output_tokens=2)
+    )
+
+
+def make_run(
+    folder: Path, documents: list[dict[str, Any]], answers: Callable[[Request], Any] = answer, **more: Any
+) -> tuple[BridgeRun, ScriptedModel]:
+    model = ScriptedModel(answers, window=1, in_flight=4)
+    options = {"timeout_s": 60.0, **more.pop("program", {})}
+    command = ("python", "agent.py", "{word}", "{steps}")
+    program = AgentProgram(command=command, environment={}, **options)
+    environment = {"files": {"agent.py": AGENT}}
+    run = BridgeRun(
+        model=model, program=program, folder=folder, documents=documents, environment=environment, **more
+    )
+    return run, model
+
+
+def run_all(run: BridgeRun) -> list[BridgeDocument]:
+    return run_bridge(run, lambda _: None)
+
+
+def test_files_and_exits_are_scored_and_calls_are_journalled(tmp_path: Path) -> None:
+    documents = [
+        {
+            "id": "good",
+            "word": "a",
+            "steps": 2,
+            "checks": {"two": "test $(wc -l < steps.txt) = 2", "no": "false"},
+        },
+        {"id": "exit", "word": "b", "steps": 1},
+        {"id": "bad", "word": "c", "steps": "x"},
+    ]
+    run, model = make_run(tmp_path, documents, concurrency=2)
+    good, exits, bad = run_all(run)
+    assert (good.name, good.score, good.checks) == ("good", 0.5, {"two": 1.0, "no": 0.0})
+    assert (good.result.end, good.result.exit_code, good.result.turns, good.result.tokens) == (
+        "exited",
+        0,
+        2,
+        14,
+    )
+    assert "+<1: <0: a>>" in good.changes and good.result.output == "done\n"
+    assert exits.score == 1.0
+    assert (bad.score, bad.result.exit_code) == (0.0, 1) and "ValueError" in bad.result.output
+    assert len(model.asked) == 3
+    journal = Journal.open_readonly(tmp_path)
+    try:
+        ((count,),) = journal.query("SELECT count(*) FROM answered")
+        assert count == 3
+    finally:
+        journal.close()
+
+
+def test_finished_documents_do_not_run_again(tmp_path: Path) -> None:
+    documents = [{"word": "a", "steps": 2}]
+    run, _ = make_run(tmp_path, documents)
+    first = run_all(run)
+    run, model = make_run(tmp_path, documents)
+    assert run_all(run) == first and model.asked == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "end"),
+    [
+        pytest.param({"max_turns": 2}, "turn-limit", id="turns"),
+        pytest.param({"max_tokens": 10}, "token-limit", id="tokens"),
+        pytest.param({"timeout_s": 1.0}, "time-limit", id="time"),
+    ],
+)
+def test_limits_end_the_program_and_its_files_are_scored(
+    tmp_path: Path, limits: dict[str, Any], end: str
+) -> None:
+    document = {"word": "a", "steps": 100_000, "checks": {"started": "test -s steps.txt"}}
+    run, _ = make_run(tmp_path, [document], program={"max_turns": None, **limits})
+    (done,) = run_all(run)
+    assert (done.result.end, done.result.exit_code) == (end, None)
+    assert done.score == 1.0 or end == "time-limit"
+
+
+def test_a_model_that_fails_is_not_the_fault_of_the_agent(tmp_path: Path) -> None:
+    document = {"word": "a", "steps": 3}
+    run, _ = make_run(
+        tmp_path, [document], lambda _: Failure(request_id="", kind="server error", message="down")
+    )
+    (done,) = run_all(run)
+    assert (done.score, done.result.end, done.result.why) == (None, "model-failed", "server error: down")
+    run, _ = make_run(tmp_path, [document])
+    assert run_all(run)[0].score == 1.0
+
+
+def test_a_program_that_does_not_exist_scores_zero_with_a_reason(tmp_path: Path) -> None:
+    run, _ = make_run(tmp_path, [{}])
+    run = BridgeRun(
+        model=run.model, program=AgentProgram(command=("/no/such/agent",), environment={}), folder=tmp_path, documents=[{}]
+    )  # fmt: skip
+    (done,) = run_all(run)
+    assert done.score == 0.0 and "No such file" in done.result.why
+
+
+def test_a_model_without_chat_is_refused(tmp_path: Path) -> None:
+    model = ScriptedModel(abilities=frozenset(("generate",)))
+    program = AgentProgram(command=("true",), environment={})
+    with pytest.raises(UnsupportedRequest, match="does not chat"):
+        run_all(BridgeRun(model=model, program=program, folder=tmp_path, documents=[{}]))
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tests.engine.test_bridging import answer, make_run, run_all
+
+def kill(request):
+    if request.round == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return answer(request)
+
+run, _ = make_run(Path(sys.argv[1]), [{"word": "a", "steps": 5}], kill)
+run_all(run)
+"""
+
+
+def test_a_killed_run_continues_with_the_answers_of_the_journal(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    run, model = make_run(tmp_path, [{"word": "a", "steps": 5}])
+    (resumed,) = run_all(run)
+    assert [request.round for request in model.asked if isinstance(request, Generate)] == [3, 4]
+    whole, _ = make_run(tmp_path / "other", [{"word": "a", "steps": 5}])
+    (expected,) = run_all(whole)
+    assert resumed == expected
+
+
+ABILITIES: frozenset[Ability] = frozenset(("generate", "chat", "tools"))
+MINI = os.environ.get("ASSAY_TEST_MINI_SWE_AGENT", "")
+"""The program `mini` of the package mini-swe-agent, in an environment of its own."""
+
+
+def test_mini_swe_agent_solves_a_task_with_a_scripted_model(tmp_path: Path) -> None:
+    if not MINI:
+        pytest.skip("set ASSAY_TEST_MINI_SWE_AGENT to the program `mini` of mini-swe-agent")
+    commands = ["sed -i s/1/2/ answer.txt", "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"]
+    asked: list[str] = []
+
+    def script(request: Request) -> Response:
+        assert isinstance(request, Generate) and request.tools is not None
+        asked.append(request.prompt.text)
+        call = ToolCall("bash", json.dumps({"command": commands[request.round]}))
+        return Response(request_id="", value="Next step.", tool_calls=(call,), finish="stop")
+
+    home = Path(MINI).parents[1]
+    mini = (
+        MINI,
+        "--model",
+        "openai/scripted",
+        "--task",
+        "{instruction}",
+        "--yolo",
+        "--exit-immediately",
+        "--cost-limit",
+        "0",
+    )
+    run = BridgeRun(
+        model=ScriptedModel(script, window=1, abilities=ABILITIES),
+        program=AgentProgram(
+            command=mini,
+            environment={"MSWEA_CONFIGURED": "true", "MSWEA_COST_TRACKING": "ignore_errors", "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+            timeout_s=250.0,
+        ),
+        folder=tmp_path,
+        documents=[{"instruction": "Replace 1 by 2 in answer.txt.", "files": {"answer.txt": "1\n"}, "checks": {"replaced": "grep -qx 2 answer.txt"}}],
+        environment={"readable": [str(home)], "limits": {"memory_bytes": 8 << 30, "processes": 256, "open_files": 1024}},
+    )  # fmt: skip
+    (done,) = run_all(run)
+    assert done.score == 1.0 and done.result.turns == 2, done.result
+    assert "Replace 1 by 2" in asked[0]

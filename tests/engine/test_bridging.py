@@ -81,7 +81,7 @@ def run_all(run: BridgeRun) -> list[BridgeDocument]:
 
 
 def test_files_and_exits_are_scored_and_calls_are_journalled(tmp_path: Path) -> None:
-    documents = [
+    documents: list[dict[str, Any]] = [
         {
             "id": "good",
             "word": "a",
@@ -198,41 +198,59 @@ MINI = os.environ.get("ASSAY_TEST_MINI_SWE_AGENT", "")
 """The program `mini` of the package mini-swe-agent, in an environment of its own."""
 
 
-def test_mini_swe_agent_solves_a_task_with_a_scripted_model(tmp_path: Path) -> None:
-    if not MINI:
-        pytest.skip("set ASSAY_TEST_MINI_SWE_AGENT to the program `mini` of mini-swe-agent")
+def make_mini_run(folder: Path, kill_at: int = -1) -> tuple[BridgeRun, ScriptedModel]:
     commands = ["sed -i s/1/2/ answer.txt", "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"]
-    asked: list[str] = []
 
     def script(request: Request) -> Response:
         assert isinstance(request, Generate) and request.tools is not None
-        asked.append(request.prompt.text)
+        if request.round == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
         call = ToolCall("bash", json.dumps({"command": commands[request.round]}))
         return Response(request_id="", value="Next step.", tool_calls=(call,), finish="stop")
 
-    home = Path(MINI).parents[1]
-    mini = (
-        MINI,
-        "--model",
-        "openai/scripted",
-        "--task",
-        "{instruction}",
-        "--yolo",
-        "--exit-immediately",
-        "--cost-limit",
-        "0",
-    )
+    command = (MINI, "--model", "openai/scripted", "--task", "{instruction}", "--yolo", "--exit-immediately")
+    variables = {
+        "MSWEA_CONFIGURED": "true",
+        "MSWEA_COST_TRACKING": "ignore_errors",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    }
+    model = ScriptedModel(script, window=1, abilities=ABILITIES)
     run = BridgeRun(
-        model=ScriptedModel(script, window=1, abilities=ABILITIES),
-        program=AgentProgram(
-            command=mini,
-            environment={"MSWEA_CONFIGURED": "true", "MSWEA_COST_TRACKING": "ignore_errors", "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
-            timeout_s=250.0,
-        ),
-        folder=tmp_path,
-        documents=[{"instruction": "Replace 1 by 2 in answer.txt.", "files": {"answer.txt": "1\n"}, "checks": {"replaced": "grep -qx 2 answer.txt"}}],
-        environment={"readable": [str(home)], "limits": {"memory_bytes": 8 << 30, "processes": 256, "open_files": 1024}},
-    )  # fmt: skip
+        model=model,
+        program=AgentProgram(command=(*command, "--cost-limit", "0"), environment=variables, timeout_s=250.0),
+        folder=folder,
+        documents=[
+            {
+                "instruction": "Replace 1 by 2 in answer.txt.",
+                "files": {"answer.txt": "1\n"},
+                "checks": {"replaced": "grep -qx 2 answer.txt"},
+            }
+        ],
+        environment={
+            "readable": [str(Path(MINI).parents[1])],
+            "limits": {"memory_bytes": 8 << 30, "processes": 256, "open_files": 1024},
+        },
+    )
+    return run, model
+
+
+KILLED_MINI = """
+import sys
+from pathlib import Path
+from tests.engine.test_bridging import make_mini_run, run_all
+run_all(make_mini_run(Path(sys.argv[1]), kill_at=1)[0])
+"""
+
+
+@pytest.mark.skipif(not MINI, reason="set ASSAY_TEST_MINI_SWE_AGENT to the program `mini` of mini-swe-agent")
+def test_mini_swe_agent_solves_a_task_with_a_scripted_model_after_a_kill(tmp_path: Path) -> None:
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED_MINI, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    run, model = make_mini_run(tmp_path)
     (done,) = run_all(run)
-    assert done.score == 1.0 and done.result.turns == 2, done.result
-    assert "Replace 1 by 2" in asked[0]
+    assert done.score == 1.0 and (done.result.end, done.result.exit_code) == ("exited", 0), done.result
+    assert done.result.turns == 2
+    assert [request.round for request in model.asked if isinstance(request, Generate)] == [1]
+    assert "Replace 1 by 2" in model.asked[0].prompt.text

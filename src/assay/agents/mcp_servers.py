@@ -242,9 +242,9 @@ class McpConnection:
 
         self._closing, self._oversize = asyncio.Event(), asyncio.Event()
         async with AsyncExitStack() as stack:
-            streams = await stack.enter_async_context(self._connect())
+            reader, writer = await stack.enter_async_context(self._connect())
             client = await stack.enter_async_context(
-                ClientSession(*streams, read_timeout_seconds=self.server.timeout_s)
+                ClientSession(reader, writer, read_timeout_seconds=self.server.timeout_s)
             )
             await asyncio.wait_for(client.initialize(), self.server.timeout_s)
             self._client = client

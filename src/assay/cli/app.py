@@ -42,6 +42,7 @@ COMMANDS = {
         "assay.cli.lint_benchmark",
         "Find suspicious documents of a benchmark from several runs.",
     ),
+    "bridge": ("assay.cli.bridge", "Serve a model to external agents, and run them on documents."),
     "view": ("assay.cli.view", "Browse runs, documents and comparisons in a web browser."),
     "report": ("assay.cli.report", "Write a report of runs as a single HTML file or a PDF."),
     "table": ("assay.cli.table", "Print the scores of runs as a table: text, Markdown, LaTeX or CSV."),

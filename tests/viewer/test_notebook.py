@@ -112,7 +112,13 @@ def test_unknown_names_are_errors(run: Any, monkeypatch: pytest.MonkeyPatch) -> 
         run.documents()
 
 
-@pytest.mark.parametrize("chart", ["scores", "outcomes", "throughput", "categories", "spread"])
+@pytest.mark.parametrize(
+    "chart",
+    [
+        *("scores", "outcomes", "throughput", "categories", "spread"),
+        *("histogram", "score_by_length", "history"),
+    ],
+)
 def test_a_chart_is_a_plotly_figure(run: Any, chart: str) -> None:
     graphs = pytest.importorskip("plotly.graph_objects")
     figure = run.plot(chart, theme="dark")
@@ -152,3 +158,29 @@ def test_documents_are_selected_by_a_filter_expression(run: Any) -> None:
     with pytest.raises(FilterError, match="unknown name `levl`") as caught:
         run.documents(where="levl=a")
     assert caught.value.where.startswith("where, column 1")
+
+
+def test_two_runs_are_plotted_and_their_numbers_are_a_data_frame(run: Any) -> None:
+    pytest.importorskip("plotly.graph_objects")
+    pytest.importorskip("pandas")
+    assert len(run.plot("scatter", other=run).data) == 2
+    assert len(run.plot("task_scatter", other=str(run.folder)).data) == 2
+    table = run.plot_table("scatter", other=run, frame="pandas")
+    assert list(table["documents"]) == [11, 1] and list(table["first"]) == [0.0, 1.0]
+    lengths = run.plot_table("score_by_length", frame="pandas")
+    assert int(lengths["documents"].sum()) == 12
+    assert list(run.plot_table("history", metric="exact_match")["exact_match"]) == [pytest.approx(1 / 12)]
+
+
+def test_a_chart_without_data_says_why(run: Any) -> None:
+    with pytest.raises(InvalidOption, match="no data for the chart `calibration`") as caught:
+        run.plot("calibration")
+    assert "only tasks of type multiple_choice" in caught.value.hint
+    with pytest.raises(InvalidOption, match="needs a second run"):
+        run.plot("scatter")
+    with pytest.raises(UnknownName, match="has no metric `f1`"):
+        run.plot("histogram", metric="f1")
+    with pytest.raises(UnknownName, match="unknown chart `outcomes`"):
+        run.plot_table("outcomes")
+    with pytest.raises(UnknownName, match="no task `other`"):
+        run.plot("latency", task="other")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from html import escape
 from importlib import import_module
@@ -17,14 +18,23 @@ from assay.store.runs.run import Run as StoredRun
 from assay.viewer.charts import DARK, LIGHT, Figure, Theme
 from assay.viewer.exports.rows import escape_surrogates, iterate_table_rows
 from assay.viewer.number_format import DIRECTION_ARROWS, format_duration, format_float
+from assay.viewer.plots.records import Plot
 from assay.viewer.results.run_overview import RunOverview, build_run_overview
 from assay.viewer.results.score_rows import iterate_score_rows
 from assay.viewer.terminal.results_table import format_results
 
-__all__ = ["NotebookRun", "ResultsText", "build_data_frame", "build_figure", "render_results_html"]
+__all__ = [
+    "NotebookRun",
+    "ResultsText",
+    "build_data_frame",
+    "build_figure",
+    "build_plot",
+    "render_results_html",
+]
 
 _LIBRARIES = ("pandas", "polars")
 _CHARTS = ("scores", "outcomes", "throughput", "categories", "spread")
+_OTHER_PLOTS = ("cost_by_task", "history", "scatter", "task_scatter")
 _CELL = "padding:.2em .8em;border-bottom:1px solid rgba(128,128,128,.3);"
 _RIGHT = f"{_CELL}text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap;"
 _LEFT = f"{_CELL}text-align:left;"
@@ -80,18 +90,50 @@ class NotebookRun(StoredRun):
                 raise error.point_at(where, "where") from None
         return build_data_frame(iterate_table_rows(self, [task] if task else list(self.tasks), chosen), frame)
 
-    def plot(self, chart: str = "scores", *, task: str | None = None, theme: str = "light") -> Any:
-        """Return a chart as a plotly figure: `scores`, `outcomes`, `throughput`, or `categories` and `spread` of a task.
+    def plot(
+        self,
+        chart: str = "scores",
+        *,
+        task: str | None = None,
+        metric: str = "",
+        other: Any = None,
+        theme: str = "light",
+    ) -> Any:
+        """Return a chart as a plotly figure.
+
+        Of the run: `scores`, `outcomes`, `throughput`, `cost_by_task`. Of a task: `categories`, `spread`, `histogram`,
+        `calibration`, `score_by_length`, `score_by_output_tokens`, `score_by_input_tokens`, `latency`, `output_tokens`,
+        `input_tokens`, `cost`, and `history`, which includes the runs in the same folder. With another run: `scatter` of the
+        documents of a task, `task_scatter`.
+
+        `task`: by default the first. `metric`: by default the first of the task. `other`: a run, or its name or folder.
 
         Raises:
             MissingPackage: plotly is not installed.
+            InvalidOption: The run has no data for this chart.
         """
-        figure = build_figure(self, chart, task=task, theme=theme)
+        figure = build_figure(self, chart, task=task, metric=metric, other=other, theme=theme)
         try:
             graphs = import_module("plotly.graph_objects")
         except ModuleNotFoundError:
             raise MissingPackage.of("plotly", "`run.plot()`", extra="viewer") from None
         return graphs.Figure(figure)
+
+    def plot_table(
+        self,
+        chart: str,
+        *,
+        task: str | None = None,
+        metric: str = "",
+        other: Any = None,
+        frame: str = "auto",
+    ) -> Any:
+        """Return the numbers of a chart as a data frame; `scores`, `outcomes`, `throughput`, `categories` and `spread` have none.
+
+        The arguments are those of `plot()`. `frame`: `pandas`, `polars`, or `auto` for the one that is installed.
+        """
+        table = build_plot(self, chart, task=task, metric=metric, other=other).table
+        return build_data_frame((dict(zip(table.columns, row, strict=True)) for row in table.rows), frame)
 
     def __repr__(self) -> str:
         """Return the model, the first scores and the folder in one line."""
@@ -208,8 +250,96 @@ def build_data_frame(rows: Iterable[Mapping[str, Any]], library: str = "auto") -
     return frames.DataFrame(columns)
 
 
+def build_plot(
+    run: StoredRun, chart: str, *, task: str | None = None, metric: str = "", other: Any = None
+) -> Plot:
+    """Build a plot of a run: its figure, its numbers and a summary.
+
+    Raises:
+        UnknownName: There is no such chart, task or metric.
+        InvalidOption: The run has no data for this chart, or another run is missing.
+    """
+    from assay.viewer.plots.document_plots import DOCUMENT_PLOTS
+    from assay.viewer.plots.run_plots import build_cost_plot
+
+    if chart not in (*DOCUMENT_PLOTS, *_OTHER_PLOTS):
+        raise UnknownName(
+            f"unknown chart `{chart}`", hint=f"one of: {', '.join((*DOCUMENT_PLOTS, *_OTHER_PLOTS))}"
+        )
+    task = _check_task(run, task)
+    if chart in DOCUMENT_PLOTS:
+        plot = _build_task_plot(run, chart, task, metric)
+    elif chart == "cost_by_task":
+        plot = build_cost_plot(run)
+    elif chart == "history":
+        plot = _build_history(run, task, metric)
+    else:
+        plot = _build_scatter(run, chart, task, metric, other)
+    if plot.build is None:
+        raise InvalidOption(
+            f"the run has no data for the chart `{chart}`", where=str(run.folder), hint=plot.missing
+        )
+    return plot
+
+
+def _check_task(run: StoredRun, task: str | None) -> str:
+    task = task or next(iter(run.tasks), "")
+    if task not in run.tasks:
+        raise UnknownName(f"the run has no task `{task}`", hint=f"it has: {', '.join(run.tasks)}")
+    return task
+
+
+def _build_task_plot(run: StoredRun, chart: str, task: str, metric: str) -> Plot:
+    from assay.store.documents.measurements import read_measurements
+    from assay.viewer.plots.document_plots import build_document_plot
+
+    found = read_measurements(run, [task])[task]
+    names = [name for _, name in found.metrics]
+    if metric and metric not in names:
+        raise UnknownName(f"the task `{task}` has no metric `{metric}`", hint=f"it has: {', '.join(names)}")
+    return build_document_plot(
+        chart,
+        found,
+        metric=names.index(metric) if metric else 0,
+        output_type=str(run.tasks[task].get("output_type", "")),
+    )
+
+
+def _build_history(run: StoredRun, task: str, metric: str) -> Plot:
+    from assay.store.runs.lookup import find_run_folders
+    from assay.viewer.plots.run_plots import build_history_plot, collect_history
+
+    runs = [StoredRun(folder) for folder in find_run_folders([run.folder.parent])]
+    try:
+        return build_history_plot(collect_history(runs, task, metric), task, metric=metric)
+    finally:
+        for one in runs:
+            one.close()
+
+
+def _build_scatter(run: StoredRun, chart: str, task: str, metric: str, other: Any) -> Plot:
+    from assay.viewer.comparison.sources import open_source
+    from assay.viewer.plots.comparison_plots import build_document_scatter, build_task_scatter
+
+    if other is None:
+        raise InvalidOption(f"the chart `{chart}` needs a second run", hint=f'run.plot("{chart}", other=run)')
+    with ExitStack() as opened:
+        sources = [open_source(run), open_source(other)]
+        for source in sources:
+            opened.callback(source.close)
+        if chart == "task_scatter":
+            return build_task_scatter(sources[0], sources[1])
+        return build_document_scatter(sources[0], sources[1], task, metric=metric)
+
+
 def build_figure(
-    run: StoredRun, chart: str = "scores", *, task: str | None = None, theme: str | Theme = "light"
+    run: StoredRun,
+    chart: str = "scores",
+    *,
+    task: str | None = None,
+    metric: str = "",
+    other: Any = None,
+    theme: str | Theme = "light",
 ) -> Figure:
     """Return a chart of a run as a plotly dictionary.
 
@@ -219,13 +349,19 @@ def build_figure(
     """
     from assay.viewer import charts
     from assay.viewer.documents.statistics import collect_document_statistics
+    from assay.viewer.plots.document_plots import DOCUMENT_PLOTS
     from assay.viewer.results.run_overview import build_outcome_bars, build_score_marks
 
     colours = theme if isinstance(theme, Theme) else {"light": LIGHT, "dark": DARK}.get(theme)
     if colours is None:
         raise InvalidOption(f"unknown theme `{theme}`", hint="use light or dark")
+    if chart in DOCUMENT_PLOTS or chart in _OTHER_PLOTS:
+        plot = build_plot(run, chart, task=task, metric=metric, other=other)
+        assert plot.build is not None
+        return plot.build(colours)
     if chart not in _CHARTS:
-        raise UnknownName(f"unknown chart `{chart}`", hint=f"one of: {', '.join(_CHARTS)}")
+        every = (*_CHARTS, *DOCUMENT_PLOTS, *_OTHER_PLOTS)
+        raise UnknownName(f"unknown chart `{chart}`", hint=f"one of: {', '.join(every)}")
     if chart in ("scores", "outcomes", "throughput"):
         facts = build_run_overview(run)
         if chart == "outcomes":
@@ -235,9 +371,7 @@ def build_figure(
         if chart == "throughput" and facts.throughput is not None:
             return charts.build_throughput_figure(facts.throughput, colours)
         raise InvalidOption(f"the run has no data for the chart `{chart}`", where=str(run.folder))
-    task = task or next(iter(run.tasks))
-    if task not in run.tasks:
-        raise UnknownName(f"the run has no task `{task}`", hint=f"it has: {', '.join(run.tasks)}")
+    task = _check_task(run, task)
     found = collect_document_statistics(run, task)
     if chart == "categories" and found.categories:
         return charts.build_categories_figure(

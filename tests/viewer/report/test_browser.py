@@ -119,3 +119,16 @@ def test_a_pdf_has_pages(runs: list[Any], tmp_path: Path) -> None:
     content = target.read_bytes()
     assert content.startswith(b"%PDF")
     assert content.count(b"/Type /Page\n") + content.count(b"/Type /Page ") >= 2
+
+
+def test_a_plot_of_a_report_downloads(visit: Visit, tmp_path: Path) -> None:
+    chart = visit.page.locator("#plots [data-figure]").first
+    buttons = chart.locator("xpath=following-sibling::div[1]")
+    started = {}
+    for kind in ("SVG", "PNG", "CSV"):
+        with visit.page.expect_download() as expected:
+            buttons.locator(f"text={kind}").click()
+        expected.value.save_as(tmp_path / kind)
+        started[kind] = (tmp_path / kind).read_bytes()
+    assert started["SVG"].startswith(b"<svg") and started["PNG"].startswith(b"\x89PNG")
+    assert '"first low"' in started["CSV"].decode().splitlines()[0]

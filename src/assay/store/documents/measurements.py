@@ -1,6 +1,6 @@
 """Measurements of all documents of a run as NumPy columns, for plots: scores, lengths, tokens, times, costs, confidences.
 
-One pass over the responses and one over the documents. Memory and time grow with the number of requests: about 70 bytes each.
+One pass over the responses and one over the documents: 500,000 documents take some seconds.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from assay.stats.histograms import Scale
 from assay.stats.trends import TrendBin
 from assay.viewer.charts.amounts import build_scaled_axis
-from assay.viewer.charts.theme import Figure, Theme, build_axis, build_layout
+from assay.viewer.charts.theme import Figure, Theme, build_axis, build_layout, escape_text
 
 __all__ = ["build_trend_figure"]
 
@@ -35,7 +35,6 @@ def build_trend_figure(
     numbers, scores = points[1], points[2]
     binary = bool(len(scores)) and bool(((scores == 0) | (scores == 1)).all())
     shift = np.random.default_rng(0).uniform(-_JITTER, _JITTER, len(scores)) if binary else 0.0
-    whole = f"{title}: {{}}<br>{metric}: {{:g}}"
     documents: dict[str, Any] = {
         "type": "scatter",
         "mode": "markers",
@@ -43,18 +42,18 @@ def build_trend_figure(
         "x": np.round(scale.to_axis(numbers), 4).tolist(),
         "y": np.round(scores + shift, 4).tolist(),
         "marker": {"size": 5, "color": theme.faint, "opacity": 0.35},
-        "hoverinfo": "text",
-        "hovertext": [
-            f"document {number:.0f}<br>" + whole.format(f"{across:g}", score)
-            for number, across, score in zip(*points.tolist(), strict=True)
-        ],
+        "customdata": [[int(number), across, score] for number, across, score in points.T.tolist()],
+        "hovertemplate": (
+            f"document %{{customdata[0]}}<br>{escape_text(title)}: %{{customdata[1]}}<br>"
+            f"{escape_text(metric)}: %{{customdata[2]}}<extra></extra>"
+        ),
     }
     middles = scale.to_axis([one.middle for one in bins]).tolist()
     colour = theme.series[0]
     means: dict[str, Any] = {
         "type": "scatter",
         "mode": "lines+markers",
-        "name": "mean of a tenth of the documents, 95 % interval",
+        "name": "mean, 95 % interval",
         "x": middles,
         "y": [one.mean for one in bins],
         "error_y": {
@@ -70,7 +69,7 @@ def build_trend_figure(
         "marker": {"size": 9, "color": colour},
         "hoverinfo": "text",
         "hovertext": [
-            f"{one.low:g} to {one.high:g}: {metric} {one.mean:.4f}"
+            f"{one.low:g} to {one.high:g}: {escape_text(metric)} {one.mean:.4f}"
             + ("" if one.mean_low is None else f" ({one.mean_low:.4f} – {one.mean_high:.4f})")
             + f"<br>{one.documents:,} documents"
             for one in bins

@@ -126,7 +126,7 @@ def build_document_scatter(
     Raises:
         UnknownName: One of the runs does not have the task.
     """
-    name, title = "scatter", "Scores of documents"
+    name, title = "scatter", f"Scores of the documents of {task}"
     if task not in list_common_tasks(first, second):
         raise UnknownName(
             f"the task `{task}` is not in both runs",
@@ -163,7 +163,7 @@ def build_document_scatter(
         name=name,
         title=title,
         summary=(
-            f"{len(before):,} documents of {task}: {metric} of {y_title} is better on {better:,}, worse on {worse:,} and"
+            f"{len(before):,} documents: {metric} of {y_title} is better on {better:,}, worse on {worse:,} and"
             f" equal on {len(before) - better - worse:,}; mean {before.mean():.4f} and {after.mean():.4f}."
         ),
         note=(

@@ -111,11 +111,9 @@ def _plot_trend(request: _Request, *, name: str, title: str, column: str, axis: 
         f"{len(across):,} documents. Mean {metric} {first.mean:.3f} for {first.low:,g} to {first.high:,g} {unit},"
         f" {last.mean:.3f} for {last.low:,g} to {last.high:,g}"
     )
-    shown = (
-        f"The grey points are a random sample of {len(chosen):,} documents; the means use all."
-        if len(chosen) < len(across)
-        else ""
-    )
+    shown = f"Each mean is of about a tenth of the {len(across):,} documents."
+    if len(chosen) < len(across):
+        shown += f" The grey points are a random sample of {len(chosen):,} documents."
     return Plot(
         name=name,
         title=title,

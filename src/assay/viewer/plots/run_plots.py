@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 
+import numpy as np
+
 from assay.core.errors import AssayError
 from assay.core.records.verdicts import Estimate
+from assay.store.documents.measurements import TaskMeasurements, read_measurements
 from assay.store.runs.run import Run
 from assay.viewer.charts import HistoryPoint, build_history_figure
 from assay.viewer.charts.amounts import CostBar, build_costs_figure
@@ -20,17 +23,21 @@ __all__ = ["build_cost_plot", "build_history_plot", "collect_history", "find_met
 _MAX_BARS = 40
 
 
-def build_cost_plot(run: Run) -> Plot:
-    """Build the cost of each task, and of each judge."""
+def build_cost_plot(run: Run, measured: Mapping[str, TaskMeasurements] | None = None) -> Plot:
+    """Build the cost of each task, and of each judge. `measured`: the measurements of all tasks, if they are known."""
     name, title = "cost_by_task", "Cost by task"
+    costs = [
+        (task, float(np.nansum(found.cost_usd)), len(found.documents))
+        for task, found in (read_measurements(run) if measured is None else measured).items()
+        if not np.isnan(found.cost_usd).all()
+    ]
     bars = [
         CostBar(
             name=task,
-            dollars=spent.cost_usd,
-            note=f"{spent.requests:,} requests, {spent.input_tokens:,} input and {spent.output_tokens:,} output tokens",
+            dollars=dollars,
+            note=f"{format_dollars(dollars / count)} for each of {count:,} documents",
         )
-        for task, spent in run.spent_by_task.items()
-        if spent.cost_usd is not None
+        for task, dollars, count in costs
     ]
     bars += [
         CostBar(name=f"judge {judge}", dollars=spent.cost_usd, note=f"{spent.requests:,} requests")
@@ -47,7 +54,7 @@ def build_cost_plot(run: Run) -> Plot:
             ),
         )
     bars.sort(key=lambda bar: -bar.dollars)
-    total = (run.spent.cost_usd or 0.0) + sum(spent.cost_usd or 0.0 for spent in run.spent_by_judge.values())
+    total = sum(bar.dollars for bar in bars)
     most = bars[0]
     return Plot(
         name=name,

@@ -26,6 +26,11 @@ from assay.viewer.documents.statistics import DocumentStatistics, collect_docume
 from assay.viewer.matrix import Matrix, build_matrix
 from assay.viewer.report.comparison_section import build_comparison_sections
 from assay.viewer.report.documents import DocumentView, build_document_views
+from assay.viewer.report.plots_section import (
+    PlotGroup,
+    build_comparison_plot_groups,
+    build_run_plot_groups,
+)
 from assay.viewer.report.tables import (
     build_matrix_table,
     build_score_rows,
@@ -110,6 +115,16 @@ class Report:
     settings: dict[str, Any] = field(default_factory=dict)
     tasks: list[dict[str, Any]] = field(default_factory=list)
     figures: dict[str, dict[str, Figure]] = field(default_factory=dict)
+    plots: list[PlotGroup] = field(default_factory=list)
+
+    @property
+    def tables(self) -> dict[str, dict[str, Any]]:
+        """Figure -> the numbers to download, for figures of plots."""
+        return {
+            name: {"columns": plot.table.columns, "rows": plot.table.rows}
+            for group in self.plots
+            for name, plot in group.plots
+        }
 
     @property
     def sections(self) -> list[tuple[str, str]]:
@@ -119,6 +134,7 @@ class Report:
             ("comparison", "Comparison", bool(self.comparisons)),
             ("outcomes", "Outcomes", True),
             ("details", "Score details", bool(self.categories or self.histograms)),
+            ("plots", "Plots", bool(self.plots)),
             ("speed", "Time and cost", bool(self.throughput_charts or self.usage)),
             ("documents", "Documents", bool(self.documents)),
             ("settings", "Settings", True),
@@ -155,6 +171,11 @@ def build_report(runs: Sequence[Run], options: ReportOptions, *, version: str = 
     _add_outcomes(report, facts, labels)
     _add_details(report, statistics, labels)
     _add_throughput(report, facts, labels)
+    report.plots = (
+        build_comparison_plot_groups(report.add_figure, runs, tables, labels)
+        if len(runs) > 1
+        else build_run_plot_groups(report.add_figure, runs[0])
+    )
     report.documents = build_document_views(runs, labels, statistics, options.documents)
     report.documents_intro = _describe_documents(report, facts, options)
     report.settings = build_settings_table(facts, labels)

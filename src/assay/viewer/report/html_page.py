@@ -15,6 +15,7 @@ from typing import Any
 from assay.core.errors import MissingPackage
 from assay.core.terminal_text import escape_control_characters
 from assay.viewer.charts import CONFIG
+from assay.viewer.plots.records import format_cell
 from assay.viewer.report.content import Report
 
 __all__ = ["read_plotly_script", "render_page"]
@@ -35,10 +36,11 @@ def render_page(report: Report, *, packed: bool = True) -> str:
     from markupsafe import Markup
 
     plotly = read_plotly_script()
-    script = _read_template("page.js")
+    script = f"{_read_downloads_script()}\n{_read_template('page.js')}"
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["cell"] = lambda value: escape_control_characters(format_cell(value))
     environment.filters["printable"] = lambda value: escape_control_characters(str(value))
     return environment.from_string(_read_template("page.html")).render(
         report=report,
@@ -48,6 +50,7 @@ def render_page(report: Report, *, packed: bool = True) -> str:
         plotly=Markup("" if packed else plotly),
         packed=Markup(_compress_plotly() if packed else ""),
         figures=Markup(dump_script_json(report.figures)),
+        tables=Markup(dump_script_json(report.tables)),
         config=Markup(dump_script_json(CONFIG)),
     )
 
@@ -95,9 +98,15 @@ def _build_policy(*scripts: str) -> str:
         for script in scripts
     )
     return (
-        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; media-src data:;"
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; media-src data:;"
         " base-uri 'none'; form-action 'none'"
     )
+
+
+def _read_downloads_script() -> str:
+    """Return the script of the downloads, which web pages import as a module, as a plain script."""
+    script = files("assay.viewer.charts").joinpath("downloads.js").read_text("utf-8")
+    return script.replace("export function", "function")
 
 
 def _read_template(name: str) -> str:

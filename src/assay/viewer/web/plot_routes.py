@@ -32,7 +32,8 @@ def _show_run_plots(request: Request) -> Response:
 
     def measure() -> tuple[dict[str, TaskMeasurements], Plot]:
         with catalog.run(key) as run:
-            return read_measurements(run), build_cost_plot(run)
+            found = read_measurements(run)
+            return found, build_cost_plot(run, found)
 
     job = request.app.state.jobs.get(
         ("measurements", key), read_signatures(catalog, [key]), measure, wait_s=_WAIT_S, stale=True

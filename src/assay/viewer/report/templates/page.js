@@ -3,6 +3,7 @@
   const root = document.documentElement;
   const read = (id) => JSON.parse(document.getElementById(id).textContent);
   const figures = read("figures");
+  const tables = read("figure-tables");
   const config = read("figure-config");
   const system = window.matchMedia("(prefers-color-scheme: dark)");
   const button = document.querySelector("button.theme");
@@ -22,9 +23,16 @@
       if (printing) layout.width = 700;
       chart.textContent && !chart.dataset.drawn && (chart.textContent = "");
       Plotly.react(chart, figure.data, layout, config);
+      if (!chart.dataset.drawn) addDownloads(chart);
       chart.dataset.drawn = "yes";
     }
     root.dataset.charts = "drawn";
+  }
+
+  function addDownloads(chart) {
+    const name = chart.dataset.figure;
+    const getFigure = () => structuredClone(figures[name][theme()]);
+    chart.after(buildDownloads({ title: chart.getAttribute("aria-label"), place: chart, getFigure, table: tables[name] }));
   }
 
   async function unpack() {
@@ -48,7 +56,7 @@
   const folded = [];
   window.addEventListener("beforeprint", () => {
     printing = true;
-    for (const part of document.querySelectorAll("details:not([open])")) { folded.push(part); part.open = true; }
+    for (const part of document.querySelectorAll("details:not([open], .plot-data)")) { folded.push(part); part.open = true; }
     draw();
   });
   window.addEventListener("afterprint", () => {
@@ -56,6 +64,10 @@
     for (const part of folded.splice(0)) part.open = false;
     draw();
   });
+  // Boxes that scroll must be reachable with the keyboard.
+  for (const box of document.querySelectorAll("pre, .scroll")) {
+    if (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight || box.closest(".plot-data")) box.tabIndex = 0;
+  }
   draw();
   unpack().then(draw, () => { root.dataset.charts = "missing"; });
 })();

@@ -57,6 +57,14 @@ def take_screenshots(viewer_url: str, report_url: str, target: Path) -> None:
         page.click("tr[data-run] a.row")
         page.wait_for_load_state("networkidle")
         write_image(page, target / "viewer-run.png")
+        run_url = page.url
+        page.goto(f"{run_url}/plots?task=quickstart_facts")
+        page.wait_for_selector(".plots section:last-child figure.drawn")
+        page.set_viewport_size({"width": WIDTH, "height": 1330})
+        write_image(page, target / "viewer-plots.png")
+        write_image(page, target / "plot-calibration.png", "#plot-calibration figure .plot")
+        page.set_viewport_size({"width": WIDTH, "height": 820})
+        page.goto(run_url)
         page.click("a:has-text('documents') >> nth=0")
         page.wait_for_selector("#search:not([disabled])")
         page.wait_for_load_state("networkidle")
@@ -69,11 +77,12 @@ def take_screenshots(viewer_url: str, report_url: str, target: Path) -> None:
         browser.close()
 
 
-def write_image(page: Any, path: Path) -> None:
-    """Write what the page shows, with few colours."""
+def write_image(page: Any, path: Path, selector: str = "") -> None:
+    """Write what the page shows, or one element of it, with few colours."""
     from PIL import Image
 
-    page.screenshot(path=str(path))
+    shown = page.locator(selector) if selector else page
+    shown.screenshot(path=str(path))
     with Image.open(path) as image:
         image.convert("RGB").quantize(COLOURS).save(path, optimize=True)
 

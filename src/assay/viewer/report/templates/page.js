@@ -1,4 +1,5 @@
 "use strict";
+const CHARTS_AT_ONCE = 4;
 (() => {
   const root = document.documentElement;
   const read = (id) => JSON.parse(document.getElementById(id).textContent);
@@ -10,6 +11,7 @@
   const charts = [...document.querySelectorAll("[data-figure]")];
   let chosen = "auto";
   let printing = false;
+  let turn = 0;
 
   const theme = () => (printing ? "light" : chosen === "auto" ? (system.matches ? "dark" : "light") : chosen);
 
@@ -17,16 +19,26 @@
     root.dataset.theme = theme();
     if (button) button.textContent = { auto: "Theme: system", light: "Theme: light", dark: "Theme: dark" }[chosen];
     if (typeof Plotly === "undefined") return;
-    for (const chart of charts) {
-      const figure = figures[chart.dataset.figure][theme()];
-      const layout = { ...figure.layout };
-      if (printing) layout.width = 700;
-      chart.textContent && !chart.dataset.drawn && (chart.textContent = "");
-      Plotly.react(chart, figure.data, layout, config);
-      if (!chart.dataset.drawn) addDownloads(chart);
-      chart.dataset.drawn = "yes";
-    }
-    root.dataset.charts = "drawn";
+    turn += 1;
+    drawFrom(0, turn);
+  }
+
+  // Draw a few charts at a time, so that the page can be read and scrolled meanwhile; all at once for printing.
+  function drawFrom(start, started) {
+    if (started !== turn) return;  // another theme was chosen
+    const end = printing ? charts.length : start + CHARTS_AT_ONCE;
+    charts.slice(start, end).forEach(drawChart);
+    if (end < charts.length) setTimeout(drawFrom, 0, end, started); else root.dataset.charts = "drawn";
+  }
+
+  function drawChart(chart) {
+    const figure = figures[chart.dataset.figure][theme()];
+    const layout = { ...figure.layout };
+    if (printing) layout.width = 700;
+    chart.textContent && !chart.dataset.drawn && (chart.textContent = "");
+    Plotly.react(chart, figure.data, layout, config);
+    if (!chart.dataset.drawn) addDownloads(chart);
+    chart.dataset.drawn = "yes";
   }
 
   function addDownloads(chart) {

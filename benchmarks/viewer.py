@@ -5,15 +5,19 @@
 Writes a run through the store (two tasks; questions, few-shot prompts, responses of a few hundred characters, log
 probabilities of choices), starts `assay view` in a separate process and requests pages over HTTP. The first visit of a run
 builds an index, which is measured separately. Goals: the first page of documents in 300 ms, any filter or search in 1 s, a
-document in 150 ms.
+document in 150 ms. If Chromium and Playwright are installed, it also measures the first paint of each page with a new process and
+without an index (1 s), and how long the browser renders an answer of 30,000 characters (100 ms). The static files have at most
+1 MB when compressed.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import http.client
 import os
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -21,7 +25,9 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 from measurements import Goal, Measurement, Report, add_json_option
@@ -32,6 +38,7 @@ from assay.core.records.requests import Generate, Likelihood, Settings
 from assay.core.records.responses import LogProbability, Response, Usage
 from assay.core.records.verdicts import Answer, Estimate, Score
 from assay.store.journal.journal import Journal
+from assay.viewer.web.rendering import STATIC_FILES, find_plotly_script, read_static_file
 
 WORDS = (
     "the of and a question answer which following true about physics river stone light number train apple seven twelve"
@@ -225,7 +232,10 @@ def main() -> None:
             print(f"wrote {given.documents} documents in {time.perf_counter() - begin:.0f} s")
         size = (folder / "journal.sqlite").stat().st_size / 2**20
         print(f"journal {size:.0f} MB, load {os.getloadavg()[0]:.1f}")
-        measure(folder, Path(scratch) / "home", given.documents, Report(given.json))
+        report = Report(given.json)
+        measure_static_files(report)
+        measure_browser(folder, Path(scratch), given.documents, report)
+        measure(folder, Path(scratch) / "home", given.documents, report)
 
 
 def measure(folder: Path, home: Path, documents: int, report: Report) -> None:
@@ -283,6 +293,101 @@ def measure(folder: Path, home: Path, documents: int, report: Report) -> None:
         print("all pages met their goal" if not late else f"{late} kinds of page missed their goal")
     finally:
         client.close()
+
+
+def measure_static_files(report: Report) -> None:
+    """Measure the compressed size of the static files; plotly's script comes from its own package."""
+    sizes = [len(gzip.compress(read_static_file(name), mtime=0)) / 1000 for name in STATIC_FILES]
+    plotly = len(gzip.compress(find_plotly_script().read_bytes(), mtime=0)) / 1000
+    print(f"static files: {sum(sizes):.0f} kB compressed, and {plotly:.0f} kB for plotly")
+    details = {"plotly kB": plotly}
+    report.add(
+        Measurement(
+            what="static files, compressed", ours=sum(sizes), unit="kB", goal=Goal(most=1000), details=details
+        )
+    )
+
+
+def measure_browser(folder: Path, scratch: Path, documents: int, report: Report) -> None:
+    """Measure first paints without an index, and the rendering of a long answer, in Chromium."""
+    chromium = os.environ.get("ASSAY_CHROMIUM") or shutil.which("chromium")
+    if chromium is None or find_spec("playwright") is None:
+        print("no Chromium or no Playwright: the browser is not measured")
+        return
+    from playwright.sync_api import sync_playwright
+
+    run = folder.name
+    pages = {
+        "runs": "/",
+        "run": f"/runs/{run}",
+        "documents": f"/runs/{run}/documents",
+        "filtered documents": f"/runs/{run}/documents?where=score%3C1",
+        "document": f"/runs/{run}/documents/reasoning/{documents // 4}",
+        "matrix": "/matrix",
+        "labels": f"/runs/{run}/labels",
+    }
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for number, (what, path) in enumerate(pages.items()):
+            client = ViewerClient(folder.parent, scratch / f"home-{number}")
+            try:
+                context = browser.new_context()
+                name, _, value = client.cookie.partition("=")
+                context.add_cookies([{"name": name, "value": value, "url": f"http://{client.host}"}])
+                page = context.new_page()
+                page.goto(f"http://{client.host}{path}", wait_until="load", timeout=120_000)
+                painted = None
+                while painted is None:
+                    painted = page.evaluate(
+                        "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
+                    )
+                    page.wait_for_timeout(20)
+                cpu = client.read_cpu_ms()
+                print(f"first paint without an index, {what}: {painted:.0f} ms", flush=True)
+                report.add(
+                    Measurement(
+                        what=f"first paint without an index: {what}", ours=painted, unit="ms",
+                        goal=Goal(most=1000), details={"processor ms": cpu},
+                    )
+                )  # fmt: skip
+                if what == "document":
+                    measure_rendering(page, report)
+                context.close()
+            finally:
+                client.close()
+        browser.close()
+
+
+LONG_ANSWER = """
+const paragraph = "## Step\\n\\nThe **area** is $A = \\\\pi r^2$ with `r` and *so on*:\\n\\n1. one\\n2. two\\n\\n```python\\ndef f(x):\\n    return x + 1\\n```\\n\\n| a | b |\\n|---|---|\\n| 1 | 2 |\\n\\n" + "Plain words follow here. ".repeat(12) + "\\n\\n";
+const text = paragraph.repeat(Math.ceil(30000 / paragraph.length)).slice(0, 30000);
+const { renderBody } = await import("/static/x/markdown.js");
+const times = [];
+for (let round = 0; round < 6; round += 1) {
+  const body = document.createElement("div");
+  body.innerHTML = '<pre class="text"></pre>';
+  body.firstChild.textContent = text;
+  document.body.append(body);
+  const begin = performance.now();
+  await renderBody(body);
+  times.push(performance.now() - begin);
+  body.remove();
+}
+return times;
+"""
+
+
+def measure_rendering(page: Any, report: Report) -> None:
+    """Measure how long the browser renders an answer with markdown, mathematics and code."""
+    first, *others = page.evaluate(f"async () => {{ {LONG_ANSWER} }}")
+    again = statistics.median(others)
+    print(f"answer of 30,000 characters: {first:.0f} ms with loading the renderers, then {again:.0f} ms")
+    report.add(
+        Measurement(
+            what="rendering an answer of 30,000 characters in the browser", ours=again, unit="ms",
+            goal=Goal(most=100), details={"first ms": first},
+        )
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -114,3 +114,20 @@ def test_back_undoes_a_filter_and_a_sort(visit: Visit, runs: tuple[Run, Run]) ->
     page.wait_for_selector("th[aria-sort=descending] >> text=started")
     page.go_forward()
     page.wait_for_selector("th[aria-sort=ascending] >> text=run")
+
+
+@pytest.mark.browser
+def test_the_list_of_runs_shows_all_columns_in_a_narrow_window(visit: Visit, runs: tuple[Run, Run]) -> None:
+    page = visit.page
+    page.set_viewport_size({"width": 1024, "height": 800})
+    page.locator("[data-counts]").first.wait_for(state="detached")
+    heads = page.locator("table.runs th").all_inner_texts()
+    assert [head.strip(" ↓") for head in heads][1:] == [
+        "run",
+        "tasks",
+        "score",
+        "documents",
+        "duration",
+        "started",
+    ]  # no run has a cost
+    assert page.evaluate("(() => { const box = document.querySelector('.sheet'); return box.scrollWidth <= box.clientWidth; })()")  # fmt: skip

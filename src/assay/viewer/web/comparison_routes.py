@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -9,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from assay.store.documents.details import read_document
+from assay.store.documents.details import read_document, scan_response_rows
 from assay.viewer.web.background_jobs import Job
 from assay.viewer.web.pages.comparison import (
     build_comparison_context,
@@ -110,7 +111,7 @@ def _show_document(request: Request) -> Response:
         position = int(numbers[min(number, len(numbers) - 1)])
         state = catalog.index(key)
         with catalog.run(key) as run:
-            find = state.index.fingerprints.find if state.index else None
+            find = state.index.fingerprints.find if state.index else partial(scan_response_rows, run.journal)
             record = read_document(run.journal, task, position, find)
             context = (
                 build_document_context(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -12,7 +13,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from assay.core.errors import UnknownName
-from assay.store.documents.details import read_document
+from assay.store.documents.details import read_document, scan_response_rows
 from assay.store.filters.evaluation import EvaluationCancelled
 from assay.store.filters.syntax import FilterError
 from assay.store.index.document_index import compute_signature
@@ -206,9 +207,8 @@ def _show_document(request: Request) -> Response:
     url = format_query(query)
     state = catalog.index(key, wait_s=0.0)
     with catalog.run(key) as run:
-        record = read_document(
-            run.journal, task, position, state.index.fingerprints.find if state.index else None
-        )
+        find = state.index.fingerprints.find if state.index else partial(scan_response_rows, run.journal)
+        record = read_document(run.journal, task, position, find)
         if record is None:
             raise UnknownName(f"the run has no document {position} of task `{task}`")
         context = build_document_context(

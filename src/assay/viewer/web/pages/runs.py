@@ -16,6 +16,9 @@ __all__ = ["build_outcome_bar", "build_runs_context"]
 _COUNT_TIME_LIMIT_S = 0.15
 """The time for counting documents before the page is sent; the rest is loaded later."""
 
+_MAX_COUNTED = 50_000
+"""Larger runs are counted after the page is sent: that takes longer than the page."""
+
 _SORTS: dict[str, Callable[[RunEntry], Any]] = {
     "started": lambda entry: entry.started or 0.0,
     "model": lambda entry: entry.model.lower(),
@@ -34,12 +37,13 @@ def build_runs_context(
 ) -> dict[str, Any]:
     """Build the template context of the list of runs."""
     begin = time.monotonic()
-    every = [
-        entries.get(
-            key, folder, count=SITE.get() is not None or time.monotonic() - begin < _COUNT_TIME_LIMIT_S
-        )
-        for key, folder in catalog.folders().items()
-    ]
+    every = []
+    for key, folder in catalog.folders().items():
+        entry = entries.get(key, folder)
+        is_quick = entry.documents <= _MAX_COUNTED and time.monotonic() - begin < _COUNT_TIME_LIMIT_S
+        if entry.counts is None and (is_quick or SITE.get() is not None):
+            entry = entries.get(key, folder, count=True)
+        every.append(entry)
     words = given.get("q", "").lower().split()
     state, tag = given.get("state", ""), given.get("tag", "")
     found = [

@@ -361,6 +361,8 @@ async function countRuns() {
     const cost = cell.parentElement && select(".cost", cell.parentElement);
     if (cost) cost.textContent = select("span.cost", fresh)?.textContent ?? "";
   }
+  const costs = all("td.cost");
+  if (!costs.some((cell) => cell.textContent.trim())) for (const cell of [...costs, ...all("th.cost")]) cell.hidden = true;
   showLatestEvents(); // the counts may be older than the last event
 }
 

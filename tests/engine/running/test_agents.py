@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from tests.making import Function, write_task
 import assay
 from assay import api
 from assay.core.records.requests import Generate, Request
-from assay.core.records.responses import Failure, Response
+from assay.core.records.responses import Failure, Response, Usage
 from assay.core.records.tools import ToolCall
 from assay.testing import ScriptedModel
+from assay.viewer.results.notes import format_notes
 
 HELPERS = '''
 import time
@@ -186,6 +188,24 @@ def test_repeats_are_averaged_and_give_pass_at_k(workspace: Path) -> None:
     (facts,) = [one for one in run.facts["repeats"] if one["metric"] == "task_success"]
     numbers = {name: number["value"] for name, number in facts["numbers"].items()}
     assert (numbers["mean"], numbers["pass@2"], numbers["pass^2"]) == (0.75, 1.0, 0.5)
+
+
+def test_turns_and_costs_per_solved_task_are_reported(workspace: Path) -> None:
+    def answer(request: Request) -> Response:
+        said = "No." if "3" in request.prompt.messages[0].text else add_up(request)
+        made = said if isinstance(said, Response) else Response(request_id="", value=said)
+        return replace(made, usage=Usage(input_tokens=10, output_tokens=2, cost_usd=0.01))
+
+    run = assay.run(model=model(answer), tasks=[str(write_counter(workspace, rows=ROWS[:3]))])
+    (facts,) = run.facts["agents"]
+    assert (facts["agents"], facts["solved"], facts["ends"]) == (3, 2.0, {"answered": 3})
+    assert (facts["turns"], facts["tool_calls"], facts["tokens"]) == (6, 3, 72)
+    assert facts["turns_per_solved"] == 3.0 and facts["cost_per_solved_usd"] == pytest.approx(0.03)
+    (line,) = [line for line in format_notes(run) if line.startswith("counter: ")]
+    assert line == (
+        "counter: 3 agents (3 answered); 2.0 turns, 1.0 tool calls each;"
+        " 3.0 turns per solved task (task_success), $0.0300 per solved task"
+    )
 
 
 def test_scoring_again_runs_no_tool(workspace: Path) -> None:

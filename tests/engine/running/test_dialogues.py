@@ -15,7 +15,8 @@ from tests.making import write_task
 
 import assay
 from assay.core.records.requests import Generate, Request
-from assay.core.records.responses import Failure, Outcome
+from assay.core.records.responses import Failure, Outcome, Response
+from assay.core.records.tools import ToolCall
 from assay.engine.running.model_queue import Backlog
 from assay.testing import ScriptedModel
 
@@ -56,6 +57,23 @@ def test_every_round_is_stored_and_shown_with_its_prompt(workspace: Path) -> Non
         "game 0: it is more than 2. You said [4, 2].",
     ]
     assert first["filtered_resps"] == [["4", "2", "3", "found in 3"]]
+
+
+def test_a_helper_sees_the_reasoning_and_the_calls_of_a_response(workspace: Path) -> None:
+    helpers = GUESSING.replace(
+        "    guess = int(previous_output[-1])",
+        "    guess = int(previous_output[-1])\n"
+        "    assert previous_output[-1].reasoning == 'hm'\n"
+        "    assert previous_output[-1].tool_calls[0].name == 'look'",
+    )
+
+    def think(request: Request) -> Response:
+        value = halve(request)
+        assert isinstance(value, str)
+        return Response(request_id="", value=value, reasoning="hm", tool_calls=(ToolCall("look"),))
+
+    finished = run(ScriptedModel(think), write_guessing(workspace, helpers=helpers))
+    assert finished.outcomes("guessing") == {"scored": 8}
 
 
 def test_an_agent_is_scored_by_its_last_answer(workspace: Path) -> None:

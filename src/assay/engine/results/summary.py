@@ -18,6 +18,7 @@ from assay.core.records.verdicts import Estimate
 from assay.engine.judging.repeats import summarise_run_repeats
 from assay.engine.planning.decontamination import SUFFIX, find_contaminated_documents
 from assay.engine.planning.records import Plan, PlannedTask
+from assay.engine.results.agent_summary import summarise_agents
 from assay.engine.results.confidence_intervals import (
     compute_group_interval,
     compute_task_interval,
@@ -56,6 +57,8 @@ def _estimate_all(plan: Plan, journal: Journal) -> list[Estimate]:
     contaminated = find_contaminated_documents(plan, Path(corpus)) if corpus else {}
     if contaminated:
         journal.set_facts({"contaminated": contaminated}).result()
+    if agents := summarise_agents(plan, journal):
+        journal.set_facts({"agents": agents}).result()
     if repeats := summarise_run_repeats(plan, journal):
         journal.set_facts({"repeats": repeats}).result()
     for name, planned in plan.tasks.items():

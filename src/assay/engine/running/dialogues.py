@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from assay.core.errors import AssayError, MediaError, MissingPackage
-from assay.core.records.dialogues import Dialogue, DialogueResult
+from assay.core.records.dialogues import Dialogue, DialogueResult, ResponseText
 from assay.core.records.documents import Document
 from assay.core.records.messages import Audio, Image, Prompt, Video, compute_uncached
 from assay.core.records.requests import Generate, Request, compute_fingerprint
@@ -63,7 +63,7 @@ class DocumentDialogues:
             if isinstance(outcome, Failure):
                 return outcome
             assert outcome is not None and isinstance(outcome.value, str)
-            self._turns[request.repeat].append(outcome.value)
+            self._turns[request.repeat].append(ResponseText.from_response(outcome))
         self._processed = len(requests)
         following: list[Generate] = []
         for repeat, dialogue in enumerate(self._dialogues):

@@ -141,6 +141,7 @@ def build_results(run: Run, *, task_hashes: Mapping[str, str] | None = None) -> 
             for task, facts_ in run.tasks.items()
         },
         **({"notes": notes} if (notes := _collect_notes(run)) else {}),
+        **({"agents": agents} if (agents := facts.get("agents")) else {}),
         **({"repeats": repeats} if (repeats := facts.get("repeats")) else {}),
         **({"usage": usage} if (usage := run.usage) else {}),
         "config": {

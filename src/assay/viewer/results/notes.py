@@ -35,6 +35,7 @@ def format_notes(run: Run, *, width: int = 10_000, repeats: bool = True) -> list
     lines = [
         *_format_interval_methods(run),
         *(_format_repeats(run, width) if repeats else ()),
+        *_format_agents(run),
         *_format_stop_rules(run),
         *format_letter_notes(run),
         *format_server_notes(run),
@@ -312,6 +313,25 @@ def _format_stop_rules(run: Run) -> list[str]:
 def _format_clusters(result: Mapping[str, Any]) -> str:
     clusters = result.get("clusters")
     return f" in {result['clusters_asked']} of {clusters} clusters" if clusters else ""
+
+
+# --- agents ------------------------------------------------------------------------------------------
+
+
+def _format_agents(run: Run) -> list[str]:
+    """Return a line per agent task: how its agents ended, and what a solved task took."""
+    lines = []
+    for row in run.facts.get("agents") or ():
+        ends = ", ".join(f"{count} {end}" for end, count in row["ends"].items())
+        line = f"{row['task']}: {row['agents']} agents ({ends}); {row['turns_per_agent']:.1f} turns, "
+        line += f"{row['tool_calls'] / row['agents']:.1f} tool calls each"
+        line += f", {row['tool_errors']:.0f} tool errors" if row["tool_errors"] else ""
+        if row["turns_per_solved"] is not None:
+            line += f"; {row['turns_per_solved']:.1f} turns per solved task ({row['metric']})"
+        if row["cost_per_solved_usd"] is not None:
+            line += f", ${row['cost_per_solved_usd']:.4f} per solved task"
+        lines.append(line)
+    return lines
 
 
 # --- repeats -----------------------------------------------------------------------------------------

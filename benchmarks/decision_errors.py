@@ -184,6 +184,11 @@ def measure_cost_limits(runs: int = 40) -> Iterator[Row]:
         "short answers": (10_000, lambda draw: draw.randint(1, 200)),
         "no limit known": (None, lambda draw: draw.randint(4_000, 6_000)),
         "a server that ignores the limit": (1_000, lambda draw: draw.randint(4_000, 5_000)),
+        "reasoning that the limit does not count": (32, lambda draw: draw.randint(200, 6_000)),
+        "no limit known, few long answers": (
+            None,
+            lambda draw: min(60_000, int(draw.lognormvariate(6, 1.2))),
+        ),
     }
     for name, (limit, length) in cases.items():
         worst = used = 0.0
@@ -201,17 +206,21 @@ async def _spend(limit: int | None, length: Callable[[random.Random], int], seed
     account = ledger.account(_PaidModel(limit))
     waiting = [
         Generate(task="t", document=n, prompt=Prompt.of_text(f"{n}"), settings=Settings({}))
-        for n in range(20_000)
+        for n in range(3_000)
     ]
     flying: list[Generate] = []
     highest = 0.0
     while not ledger.is_exhausted and waiting:
         room = 256 - len(flying)
-        admitted = account.reserve(waiting[:room]) if room else []
-        if not admitted and not flying:
+        count = len(flying)
+        while room and (
+            admitted := account.reserve(waiting[:room])
+        ):  # windows are admitted before the first answer
+            flying += admitted
+            waiting = waiting[len(admitted) :]
+            room -= len(admitted)
+        if not count and not flying:
             break
-        flying += admitted
-        waiting = waiting[len(admitted) :]
         request = flying.pop(draw.randrange(len(flying)))
         tokens = length(draw)
         highest = max(highest, tokens * 10 / 1e6)

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
+import pytest
 from tests.command_server import run_command
 from tests.making import write_task
 from tests.models.hosted.services import KEY, Anthropic, serving
+
+import assay
+from assay.core.errors import BudgetExceeded
 
 
 def test_a_run_stops_at_its_cost_limit_and_resumes_with_a_higher_one(workspace: Path) -> None:
@@ -42,3 +50,74 @@ def test_a_run_stops_at_its_cost_limit_and_resumes_with_a_higher_one(workspace: 
         assert code == 0, output
         assert len(service.calls) == 6
         assert "6 output tokens; $6.00 at prices of 2031-02-03" in output
+
+
+class _ThinkingServer(BaseHTTPRequestHandler):
+    """Thinks for 200 to 6,000 tokens, which `max_tokens` does not limit, and answers."""
+
+    protocol_version = "HTTP/1.1"
+    written: ClassVar[list[int]] = []
+
+    def do_GET(self) -> None:
+        self._reply({"object": "list", "data": [{"id": "thinker", "object": "model"}]})
+
+    def do_POST(self) -> None:
+        text = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        tokens = 200 + sum(text.encode()) * 2741 % 5800
+        if "Question" in text:  # not a probe of the server
+            self.written.append(tokens)
+        message = {"role": "assistant", "content": "2", "reasoning_content": "Hm."}
+        self._reply(
+            {
+                "id": "1",
+                "object": "chat.completion",
+                "model": "thinker",
+                "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
+                "usage": {
+                    "prompt_tokens": 20,
+                    "completion_tokens": tokens,
+                    "completion_tokens_details": {"reasoning_tokens": tokens - 1},
+                },
+            }
+        )
+
+    def _reply(self, value: object) -> None:
+        body = json.dumps(value).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Write nothing."""
+
+
+def test_the_limit_holds_for_a_server_that_thinks(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    (workspace / "mine.toml").write_text(
+        'date = "2031-02-03"\n[prices]\n"127.0.0.1/*" = { input = 0, output = 10 }'
+    )
+    rows = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(200)]
+    path = write_task(workspace / "tasks", "sums", rows, generation_kwargs={"max_gen_toks": 32})
+    _ThinkingServer.written = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), _ThinkingServer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(BudgetExceeded) as caught:
+            assay.run(
+                model="openai",
+                model_args={
+                    "model": "thinker",
+                    "base_url": f"http://127.0.0.1:{server.server_address[1]}/v1",
+                    "num_concurrent": 64,
+                },
+                tasks=[str(path)],
+                prices="mine.toml",
+                max_cost=0.5,
+                no_cache=True,
+                apply_chat_template=True,
+            )
+        server.shutdown()
+    assert caught.value.exit_code == 4
+    most = max(_ThinkingServer.written) * 10 / 1e6
+    assert 0.3 < sum(_ThinkingServer.written) * 10 / 1e6 <= 0.5 + most

@@ -250,6 +250,28 @@ def test_the_limit_holds_with_thinking_and_many_requests_in_flight(
     assert model.most <= 17
 
 
+def test_the_limit_holds_if_reasoning_is_not_counted_by_the_limit_and_differs(workspace: Path) -> None:
+    """Answers of 200 to 6,000 tokens, although 32 are allowed; windows ask for admission at the same time."""
+
+    class Thinker(ThinkingModel):
+        def find_output_limit(self, request: Request) -> int:
+            return 32
+
+        def choose_answer(self, request: Request) -> Any:
+            tokens = 200 + request.document * 2741 % 5800
+            return Response(request_id="", value="2", finish="stop", usage=Usage(20, tokens))
+
+    rows = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(300)]
+    path = write_task(workspace / "tasks", "sums", rows, generation_kwargs={"max_gen_toks": 32})
+    model = Thinker(0)
+    with pytest.raises(BudgetExceeded):
+        assay.run(model=model, tasks=[str(path)], no_cache=True, max_cost=0.1)
+    (spent,) = {
+        assay.open_run(folder.parent).spent.cost_usd for folder in Path("assay-runs").rglob("journal.sqlite")
+    }
+    assert spent is not None and 0.08 < spent <= 0.1 + 6000 * 0.60 / 1e6
+
+
 def make_account(limit_usd: float, model: ScriptedModel | None = None) -> tuple[CostLedger, CostAccount]:
     """Return an account of a model whose output costs a dollar per token."""
     ledger = CostLedger(PriceTable(({"x/y": Price(input=0, output=1e6)},)), limit_usd=limit_usd)
@@ -296,15 +318,24 @@ def test_a_request_without_a_limit_is_sent_alone_until_one_is_answered() -> None
     from assay.core.records.messages import Prompt
     from assay.core.records.requests import Generate, Settings
 
-    _, account = make_account(30.0)
+    _, account = make_account(100.0)
     requests = [
-        Generate(task="t", document=n, prompt=Prompt.of_text(str(n)), settings=Settings({})) for n in range(9)
+        Generate(task="t", document=n, prompt=Prompt.of_text(str(n)), settings=Settings({}))
+        for n in range(40)
     ]
 
     async def use() -> None:
         assert len(await account.admit(requests)) == 1
+        waiting = asyncio.ensure_future(account.admit(requests[1:]))
+        await asyncio.sleep(0)
+        assert not waiting.done()
         answer(account, requests[0], 3)
-        assert len(await account.admit(requests[1:])) == 4  # twice the highest cost so far: 27 / 6
+        assert len(await waiting) == 1, "one answer does not show how long others are"
+        answer(account, requests[1], 3)
+        for request in requests[2:20]:
+            assert len(await account.admit([request])) == 1
+            answer(account, request, 1)
+        assert len(await account.admit(requests[20:])) == 12  # twice the highest cost so far: 76 / 6
 
     asyncio.run(asyncio.wait_for(use(), 5))
 

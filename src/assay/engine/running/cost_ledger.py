@@ -2,9 +2,9 @@
 
 The ledger reserves the highest possible cost of a request before it is sent: a token per byte of its text until responses show
 the real ratio, and all tokens that the model may generate, reasoning included. If responses cost more than that, reservations
-grow with them. The first request of each model is sent alone, and so is each request without a known limit until one is
-answered. A request whose highest cost does not fit is sent alone, if it fits at the highest ratio seen so far. So the limit is
-exceeded by one request at most.
+grow with them, also those of requests in flight; the fewer responses there are, the more the next may cost. The first request of
+each model is sent alone, and so is each request without a known limit until one is answered. A request whose highest cost does not
+fit is sent alone, if it fits at the highest ratio seen so far. So the limit is exceeded by one request at most.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ MAX_TOKENS_PER_RECORDING = 20_000
 
 UNKNOWN_LIMIT_MARGIN = 2.0
 """How much more than all answers before it an answer may cost if its length has no limit, or the server ignores it."""
+
+FIRST_ANSWERS_MARGIN = 32.0
+"""The same after one answer. It is divided by the number of answers, because few answers do not show how long others are."""
 
 INPUT_MARGIN = 1.2
 """How much more tokens per byte a text may have than all texts before it."""
@@ -202,7 +205,7 @@ class CostAccount:
         """The highest number of input tokens per computed token; None before the first response."""
 
         self._highest_cost = 0.0
-        self._answered = False
+        self._answers = 0
 
     async def admit(self, window: Sequence[Request]) -> list[Request]:
         """Return the requests that may be sent; for a free model, all of them."""
@@ -213,42 +216,49 @@ class CostAccount:
     def reserve(self, window: Sequence[Request]) -> list[Request]:
         """Reserve the highest cost of the first requests that fit, and return them."""
         ledger = self._ledger
+        if not self._answers and self._bounds and not self._batched:
+            return []  # the first request is in flight
         remaining, admitted = ledger.remaining_usd, list[Request]()
         for request in window:
             bound, expected = self.bound_cost(request), self._expect_cost(request)
             alone = not ledger.reserved
             if bound is None:  # no limit: alone until an answer shows a usual cost
                 bound = (
-                    UNKNOWN_LIMIT_MARGIN * self._highest_cost
-                    if self._answered
-                    else remaining
-                    if alone
-                    else math.inf
+                    self._margin * self._highest_cost if self._answers else remaining if alone else math.inf
                 )
-            bound = max(bound, ledger.usual_usd if not self._answered else 0.0)
+            bound = max(bound, ledger.usual_usd if not self._answers else 0.0)
             if bound > remaining or remaining <= 0:
-                if not (alone and self._answered and 0 < expected <= remaining):
+                if not (alone and self._answers and 0 < expected <= remaining):
                     break
                 bound = expected
             self._track(request)
             ledger.reserved[request.id] = bound
             remaining -= bound
             admitted.append(request)
-            if not self._answered and not self._batched:
+            if not self._answers and not self._batched:
                 break  # the server may ignore the limit: its first answer shows that
         return admitted
 
     def bound_cost(self, request: Request) -> float | None:
         """Return the highest cost of a request; None if the model has no output limit."""
-        computed = self._compute_bound(request)
+        return self._widen_bound(self._compute_bound(request))
+
+    @property
+    def _margin(self) -> float:
+        return max(UNKNOWN_LIMIT_MARGIN, FIRST_ANSWERS_MARGIN / max(1, self._answers))
+
+    def _widen_bound(self, computed: float | None) -> float | None:
+        """Return the highest cost by what answers cost so far: more than the computed one if the server ignores the limit."""
         if computed is None or self._highest_ratio <= 1:
             return computed
-        return UNKNOWN_LIMIT_MARGIN * self._highest_ratio * computed  # the server ignores the limit
+        return self._margin * max(self._highest_ratio * computed, self._highest_cost)
 
     def _expect_cost(self, request: Request) -> float:
         """Return the cost of a request at the highest ratio so far."""
         computed = self._compute_bound(request)
-        return self._highest_cost if computed is None else self._highest_ratio * computed
+        if computed is None:
+            return self._highest_cost
+        return max(self._highest_ratio * computed, self._highest_cost if self._highest_ratio > 1 else 0.0)
 
     def _compute_bound(self, request: Request) -> float | None:
         limit = find_output_limit(self._model, request) if isinstance(request, Generate) else 1
@@ -281,14 +291,23 @@ class CostAccount:
         if cost is None and self._price is not None:
             cost = self._price.cost(usage)
         self._learn(bound, size, usage, cost)
+        self._raise_reservations()
         self._ledger.settle(outcome.request_id, cost)
         return outcome if cost == usage.cost_usd else replace(outcome, usage=replace(usage, cost_usd=cost))
+
+    def _raise_reservations(self) -> None:
+        """Reserve more for requests in flight if an answer shows that they may cost more."""
+        for request_id, computed in self._bounds.items():
+            bound = self._margin * self._highest_cost if computed is None else self._widen_bound(computed)
+            reserved = self._ledger.reserved.get(request_id)
+            if reserved is not None and bound is not None and bound > reserved:
+                self._ledger.reserved[request_id] = bound
 
     def _learn(self, bound: float | None, size: int, usage: Usage, cost: float | None) -> None:
         """Compare an answer with its reservation."""
         if cost is None:
             return
-        self._answered = True
+        self._answers += 1
         self._highest_cost = max(self._highest_cost, cost)
         if bound:
             self._highest_ratio = max(self._highest_ratio, cost / bound)

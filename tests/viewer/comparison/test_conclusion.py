@@ -74,7 +74,7 @@ PERPLEXITY = make_row(
         ),
         ([UNCLEAR], "no difference between nova-large and nova-small seen on arc_easy (±5.0)"),
         ([IDENTICAL], "identical scores of nova-large and nova-small on copy"),
-        ([BLOCKED], "nova-large and nova-small are not comparable on mmlu (prompts differ)"),
+        ([BLOCKED], "nova-large and nova-small are not comparable on mmlu (different prompts)"),
         (
             [PERPLEXITY],
             "nova-large is better than nova-small on wikitext by 1.5 word_perplexity (1 to 2), p = 0.0045",

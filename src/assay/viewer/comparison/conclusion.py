@@ -50,7 +50,7 @@ def state_conclusion(comparison: Comparison, *, first: str = "", second: str = "
         kinds = ", ".join(dict.fromkeys(kind for row in blocked for kind in row.blocked))
         between = f"{second} and {first} are " if not parts else ""
         named = _join(blocked, [row.task for row in blocked])
-        parts.append(f"{between}not comparable on {named} ({kinds} differ)")
+        parts.append(f"{between}not comparable on {named} (different {kinds})")
     return escape_control_characters("; ".join(parts))
 
 

@@ -49,3 +49,19 @@ def test_removed_runs_and_other_folders_are_ignored(runs: list[Path], tmp_path: 
     record_latest(tmp_path / "out" / "removed")
     assert find_latest(runs) is None
     assert find_latest([tmp_path / "elsewhere" / "run"]) is None
+
+
+def test_a_run_stored_elsewhere_is_the_latest_of_the_working_directory(
+    workspace: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gate after `run --output_path elsewhere` must not take an older run of `assay-runs`."""
+    task = str(write_task(workspace))
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    old = assay.run(model=make_model(name="old"), tasks=[task]).folder
+    assert find_run("latest") == old
+    for place in ("inside", str(elsewhere)):
+        new = assay.run(model=make_model(name=f"new-{len(place)}"), tasks=[task], output_path=place).folder
+        assert find_run("latest").resolve() == new.resolve()
+    assert find_run("latest", ["assay-runs"]) == old, "a folder that is named excludes others"
+    monkeypatch.chdir(elsewhere)
+    assert find_run("latest").resolve() == new.resolve()

@@ -121,7 +121,8 @@ def _build_summary(run: Run, size: int) -> RunSummary:
 def find_run(name: str | Path, folders: Sequence[str | Path] = (), *, unfinished: bool = False) -> Path:
     """Return the folder of a run, given its id, an id prefix, its path, or a folder that contains one run.
 
-    `latest` is the run that the user finished or displayed last; with `unfinished`, the newest unfinished run if there is one.
+    `latest` is the run that the user finished or displayed last in these folders or, without folders, from the working directory; with
+    `unfinished`, the newest unfinished run if there is one.
 
     Raises:
         UnknownName: There is no such run, or the prefix is ambiguous.
@@ -133,8 +134,11 @@ def find_run(name: str | Path, folders: Sequence[str | Path] = (), *, unfinished
     if (path / JOURNAL_FILE).is_file():
         return path
     known = find_run_folders(folders)
-    if text == LATEST and known:
-        return _find_latest_run(known, unfinished=unfinished)
+    if text == LATEST:
+        if not unfinished and (recorded := find_latest(known, here=not folders)) is not None:
+            return recorded
+        if known:
+            return _find_latest_run(known, unfinished=unfinished)
     exact = [folder for folder in known if folder.name == text]
     matches = exact or [folder for folder in known if folder.name.startswith(text)]
     if len(matches) == 1:
@@ -151,8 +155,6 @@ def find_run(name: str | Path, folders: Sequence[str | Path] = (), *, unfinished
 
 
 def _find_latest_run(known: Sequence[Path], *, unfinished: bool) -> Path:
-    if not unfinished and (recorded := find_latest(known)) is not None:
-        return recorded
     summaries = sort_newest_first(summarise_run(folder) for folder in known)
     if unfinished:
         waiting = [one for one in summaries if one.state in ("unfinished", "with failures")]

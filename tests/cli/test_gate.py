@@ -1,25 +1,49 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from tests.cli.conftest import Assay
-from tests.making import write_task
+from tests.making import answer_correctly, write_task
+
+from assay import models
+from assay.cli.app import run_command_line
+from assay.testing import ScriptedModel
 
 ROWS = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(60)]
 
 
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with three runs: `good` can add; `bad` gets a fifth wrong, `tired` one document."""
+    folder = tmp_path_factory.mktemp("recorded")
+    task = str(write_task(folder, "sums", ROWS))
+    wrong = {"good": range(0), "tired": range(3, 4), "bad": range(12)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ASSAY_HOME", str(folder / "home"))
+        for name, documents in wrong.items():
+
+            def answer(request: Any, documents: range = documents) -> str:
+                return "?" if request.document in documents else answer_correctly(request)
+
+            patch.setitem(models.MODELS._items, name, lambda answer=answer: ScriptedModel(answer))
+            output = ["--no_cache", "--output_path", str(folder / name)]
+            assert run_command_line(["run", task, "--model", name, *output]) == 0
+    return folder
+
+
 @pytest.fixture
-def runs(make_run: Callable[..., str], workspace: Path) -> dict[str, str]:
-    """`good` can add; `bad` gets a fifth wrong, `tired` one document."""
-    task = str(write_task(workspace, "sums", ROWS))
+def runs(recorded: Path, workspace: Path) -> dict[str, str]:
+    """Copy the recorded runs into the working folder and return their paths by name."""
+    shutil.copytree(recorded, workspace, dirs_exist_ok=True)
     return {
-        "good": make_run("good", lambda document: False, task),
-        "tired": make_run("tired", lambda document: document == 3, task),
-        "bad": make_run("bad", lambda document: document < 12, task),
+        name: str(next(path.parent for path in Path(name).rglob("journal.sqlite")))
+        for name in ("good", "tired", "bad")
     }
 
 

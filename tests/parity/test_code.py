@@ -33,7 +33,7 @@ def options(lm_eval_tasks: Path, tmp_path: Path) -> dict[str, Any]:
         "output_path": str(tmp_path),
         "confirm_run_unsafe_code": True,
         "no_cache": True,
-        "limit": 24,
+        "limit": 8,
     }
 
 

@@ -28,9 +28,9 @@ def needs_datasets() -> None:
 
 def test_some_tasks_are_identical(lm_eval_corpus: Path, lm_eval_tasks: Path) -> None:
     records = replay_in_processes(
-        RecordSelection(corpus=lm_eval_corpus, task_root=lm_eval_tasks, per_family=2, every=3), 1
+        RecordSelection(corpus=lm_eval_corpus, task_root=lm_eval_tasks, per_family=2, every=6), 1
     )
-    assert len(records) > 130
+    assert len(records) > 65
     assert find_unexplained(records, KNOWN, *NOT_INSTALLED) == {}
     identical = sum(checks.first is None for checks in records)
     assert identical >= 0.9 * len(records), "too many tasks need packages that are not installed"

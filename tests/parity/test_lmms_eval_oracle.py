@@ -34,9 +34,9 @@ def needs_packages() -> None:
 
 def test_some_tasks_are_identical(lmms_eval_corpus: Path, lmms_eval_tasks: Path) -> None:
     records = replay_in_processes(
-        RecordSelection(corpus=lmms_eval_corpus, task_root=lmms_eval_tasks, per_family=1, every=3), 1
+        RecordSelection(corpus=lmms_eval_corpus, task_root=lmms_eval_tasks, per_family=1, every=6), 1
     )
-    assert len(records) > 65
+    assert len(records) > 32
     assert find_unexplained(records, KNOWN, *NOT_INSTALLED) == {}
     identical = sum(checks.first is None for checks in records)
     assert identical >= 0.6 * len(records), "too many tasks need packages that are not installed"

@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -145,12 +145,29 @@ def replay_in_processes(selection: RecordSelection, jobs: int) -> list[RecordChe
     Workers are new interpreters with the hash seed of the recording: some tasks depend on the order of sets.
     Programs among the recorded responses run in a sandbox.
     """
-    os.environ |= {"PYTHONHASHSEED": "0", "TOKENIZERS_PARALLELISM": "false"}
     shares = [replace(selection, share=share, shares=jobs) for share in range(jobs)]
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(max_workers=jobs, mp_context=context) as pool:
+    with (
+        _set_environment(PYTHONHASHSEED="0", TOKENIZERS_PARALLELISM="false"),
+        ProcessPoolExecutor(max_workers=jobs, mp_context=context) as pool,
+    ):
         checks = [record for share in pool.map(_replay_share, shares) for record in share]
     return sorted(checks, key=lambda record: record.number)
+
+
+@contextmanager
+def _set_environment(**variables: str) -> Iterator[None]:
+    """Set environment variables for the processes that start in the block."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _replay_share(selection: RecordSelection) -> list[RecordChecks]:

@@ -32,7 +32,7 @@ def build_row(first: np.ndarray, second: np.ndarray) -> ComparisonRow:
     )
 
 
-def failure_rate(allowed: float, drop: float, runs: int = 600) -> float:
+def failure_rate(allowed: float, drop: float, runs: int = 200) -> float:
     """Return the share of failed runs of 300 documents each with this true drop."""
     draw = np.random.default_rng(1)
     count = 0
@@ -47,6 +47,7 @@ def failure_rate(allowed: float, drop: float, runs: int = 600) -> float:
 
 
 def test_the_false_alarm_rate_is_at_most_alpha_and_drops_are_detected() -> None:
-    assert failure_rate(0.0, 0.0) <= 0.06
-    assert failure_rate(0.02, 0.02) <= 0.08
-    assert failure_rate(0.02, 0.10) > 0.9
+    """Alpha is 0.05, and the standard error of a share of 200 runs is 0.015: a test with twice the rate fails."""
+    assert failure_rate(0.0, 0.0) <= 0.08
+    assert failure_rate(0.02, 0.02) <= 0.1
+    assert failure_rate(0.02, 0.10, runs=100) > 0.9

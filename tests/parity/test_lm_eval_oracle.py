@@ -30,7 +30,7 @@ def test_some_tasks_are_identical(lm_eval_corpus: Path, lm_eval_tasks: Path) -> 
     records = replay_in_processes(
         RecordSelection(corpus=lm_eval_corpus, task_root=lm_eval_tasks, per_family=2, every=6), 1
     )
-    assert len(records) > 65
+    assert len(records) >= 60
     assert find_unexplained(records, KNOWN, *NOT_INSTALLED) == {}
     identical = sum(checks.first is None for checks in records)
     assert identical >= 0.9 * len(records), "too many tasks need packages that are not installed"

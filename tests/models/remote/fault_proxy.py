@@ -9,6 +9,7 @@ import asyncio
 import json
 import random
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,6 +45,9 @@ class FaultProxy:
     faults: Counter[str] = field(default_factory=Counter)
     given: dict[str, list[str]] = field(default_factory=dict)
     """Request body -> the whole answers that went out."""
+
+    slowest_s: float = 0.0
+    """The longest time that the server took for a reply."""
 
     @property
     def url(self) -> str:
@@ -106,7 +110,9 @@ def failing(upstream: str, *, share: float = 0.1, seed: int = 1) -> Iterator[Fau
 
         async def script(asked: ReceivedRequest) -> list[Act]:
             path = asked.path.removeprefix("/v1")
+            started = time.monotonic()
             reply = await client.request(asked.method, path, asked.body, timeout_s=60)
+            proxy.slowest_s = max(proxy.slowest_s, time.monotonic() - started)
             if asked.method == "GET":
                 return replying(reply.body, reply.status)
             kind = proxy.fault(asked)

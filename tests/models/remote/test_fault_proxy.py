@@ -17,7 +17,7 @@ import assay
 
 pytestmark = pytest.mark.server
 
-MODEL = {
+MODEL: dict[str, Any] = {
     "model": "embedded",
     "timeout": 0.3,  # a fifth of the calls wait for it, and the faults reduce the concurrency to one
     "retry_backoff_s": 0.001,
@@ -37,8 +37,11 @@ def answers(folder: Path) -> dict[str, str]:
         return dict(journal.execute(query))
 
 
-def run_with_proxy(tmp_path: Path, count: int, share: float) -> tuple[FaultProxy, int]:
-    """Run with and without the proxy; all answers and scores must agree."""
+def run_with_proxy(tmp_path: Path, count: int, share: float, max_calls: int) -> FaultProxy:
+    """Run with and without the proxy; all answers and scores must agree.
+
+    The calls are counted unless the server was so slow that calls without a fault may have timed out, too.
+    """
     task = str(write_task(tmp_path / "tasks", "sums", rows(count)))
     options: dict[str, Any] = {"tasks": [task], "model": "openai"}
     with serving() as server:
@@ -58,21 +61,21 @@ def run_with_proxy(tmp_path: Path, count: int, share: float) -> tuple[FaultProxy
         prompt = json.loads(body)["messages"][-1]["content"]
         if isinstance(prompt, str) and prompt in told:
             assert set(given) == {given[0]} and given[0].startswith(told[prompt])
-    return proxy, sum(proxy.calls.values())
+    if proxy.slowest_s < MODEL["timeout"] / 3:
+        assert sum(proxy.calls.values()) < max_calls, "more calls than the faults make necessary"
+    return proxy
 
 
 def test_a_run_through_a_faulty_proxy_gives_the_same_results(tmp_path: Path) -> None:
     """Half of the calls fail."""
     count, share = 30, 0.06
-    proxy, calls = run_with_proxy(tmp_path, count, share)
+    proxy = run_with_proxy(tmp_path, count, share, max_calls=4 * count + 20)
     assert sum(proxy.faults[kind] for kind in KINDS) > count / 3
-    assert calls < 4 * count + 20, "as many calls as the faults make needed"
 
 
 @pytest.mark.slow
 def test_a_run_with_four_faults_in_five_calls_gives_the_same_results(tmp_path: Path) -> None:
     """Ten in a hundred of each kind."""
     count, share = 30, 0.1
-    proxy, calls = run_with_proxy(tmp_path, count, share)
+    proxy = run_with_proxy(tmp_path, count, share, max_calls=8 * count)  # five calls an answer on average
     assert all(proxy.faults[kind] > 5 for kind in KINDS)
-    assert calls < 8 * count, "five calls an answer, as four in five fail"

@@ -183,7 +183,7 @@ def serve() -> None:
         import_module(name)
     _fill_caches()
     gc.freeze()  # the garbage collector of a command does not touch, and so not copy, the memory of the server
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the supervisors
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors are reaped by the kernel
     connection = socket.socket(fileno=int(os.environ.pop("ASSAY_TEST_SOCKET")))
     while True:
         message, descriptors, _, _ = socket.recv_fds(connection, 1 << 20, 3)

@@ -124,7 +124,7 @@ def test_llamacpp_gives_identical_results_in_two_replicas(workspace: Path) -> No
 def test_the_number_of_replicas_does_not_change_the_run_id(workspace: Path) -> None:
     """A finished run stays finished with three replicas."""
     task, log = write_sums(workspace), workspace / "asked.log"
-    first = assay.run(model=MortalModel(log), tasks=[task], output_path="runs", replicas=2)
+    first = assay.run(model=MortalModel(log), tasks=[task], output_path="runs", **ONE)
     again = assay.run(model=MortalModel(log), tasks=[task], output_path="runs", replicas=3)
     assert again.folder == first.folder
     assert len(read_log(log)) == len(ROWS)

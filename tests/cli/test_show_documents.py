@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Assay
-from tests.making import answer_correctly, write_choices, write_task
+from tests.making import Function, answer_correctly, write_choices, write_task
 
 from assay import models
 from assay.core.records.requests import Likelihood, Request
@@ -182,3 +182,35 @@ def test_filter_expressions_select_documents(
         "unknown name `scor`\n  at --where, column 11\n    right and scor<1\n              ^^^^" in called.err
     )
     assert "did you mean `score`?" in called.err
+
+
+def test_tools_expected_calls_and_earlier_calls_are_shown(assay_command: Assay, workspace: Path) -> None:
+    (workspace / "utils.py").write_text(
+        "def messages(document):\n"
+        "    return [\n"
+        "        {'role': 'user', 'content': [{'type': 'text', 'text': document['question']}]},\n"
+        "        {'role': 'assistant', 'tool_calls': [{'name': 'area', 'arguments': {'base': 2}}]},\n"
+        "        {'role': 'tool', 'content': 'too small'},\n"
+        "    ]\n"
+    )
+    expected = [{"name": "area", "arguments": {"base": 3}}]
+    write_task(
+        workspace,
+        rows=[{"question": "Area?", "answer": expected}],
+        tools=[
+            {"name": "area", "parameters": {"type": "object", "properties": {"base": {"type": "number"}}}}
+        ],
+        doc_to_messages=Function("utils.messages"),
+        doc_to_target="answer",
+        metric_list=[{"metric": "tool_call_match"}],
+    )
+    shown = assay_command("show", "sums.yaml", "--tool_calls", "native")
+    assert '[assistant] <tool call area {"base": 2}>\n[tool] too small' in shown.out, shown.err
+    assert assay_command("run", "--model", "oracle", "--tasks", "sums.yaml", "-o", "out").code == 0
+    run = next(path.parent for path in (workspace / "out").glob("*/journal*"))
+    called = assay_command("show", str(run))
+    assert "\ntools    area\n" in called.out, called.err
+    assert f"\ntarget   {json.dumps(expected)}\n" in called.out
+    assert "Result of `area`: too small" in called.out
+    (document,) = json.loads(assay_command("show", str(run), "--json").out)
+    assert document["requests"][0]["tools"]["tools"][0]["name"] == "area"

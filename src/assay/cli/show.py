@@ -291,16 +291,26 @@ def _render_rows(planned: Any, spec: RunSpec, preview: Any, fit: Any) -> list[di
 
 
 def _format_prompt(request: Request) -> str:
-    from assay.core.records.messages import Text
-
     lines = []
     for message in request.prompt.messages:
-        text = "".join(
-            part.text if isinstance(part, Text) else f"<{type(part).__name__.lower()}>"
-            for part in message.parts
-        )
+        text = "".join(map(_format_part, message.parts))
         lines.append(f"[{message.role}] {text}" if request.prompt.chat else text)
     return "\n".join(lines)
+
+
+def _format_part(part: Any) -> str:
+    from assay.core.records.messages import Text
+    from assay.core.records.tools import ToolCall, ToolResult
+
+    match part:
+        case Text(text=text):
+            return text
+        case ToolCall(name=name, arguments=arguments):
+            return f"<tool call {name} {arguments}>"
+        case ToolResult(content=content):
+            return content
+        case _:
+            return f"<{type(part).__name__.lower()}>"
 
 
 def _print(row: dict[str, Any]) -> None:

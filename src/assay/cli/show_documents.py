@@ -158,6 +158,7 @@ def _to_json(selected: SelectedDocument, record: DocumentRecord) -> dict[str, An
             entry["continuation"] = request.continuation
         if request.repeat:
             entry["repeat"] = request.repeat
+        entry |= request.options
         if response is None:
             entry["response"] = None
             entry["failures"] = [f"{kind}: {message}" for kind, message, _ in request.failures]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,6 +44,8 @@ def describe_document(
     Long prompts are cut at the start and long responses in the middle, unless `full` is set.
     """
     yield from _describe_prompts(record, facts, full=full)
+    if tools := _list_tools(record.asked):
+        yield DocumentLine(label="tools", text=", ".join(tools))
     likelihoods = [request for request in record.asked if request.kind == "likelihood"]
     if likelihoods:
         yield from _describe_choices(likelihoods, record.target)
@@ -78,6 +81,12 @@ def _describe_prompts(
         notes = [one for one in (examples, note) if one]
         label = f"prompt {index + 1}" if several else "prompt"
         yield DocumentLine(label=label, text=cut, note="; ".join(notes))
+
+
+def _list_tools(requests: Sequence[RequestRecord]) -> list[str]:
+    """Return the names of the tools that the requests carry, each once."""
+    tools = (tool for one in requests for tool in one.options.get("tools", {}).get("tools", ()))
+    return list(dict.fromkeys(escape_control_characters(tool["name"]) for tool in tools))
 
 
 def _format_messages(messages: Sequence[PromptMessage], *, full: bool) -> tuple[str, str]:
@@ -184,7 +193,11 @@ def _format_response(response: Response) -> str:
 
 
 def _quote(value: Any) -> str:
-    text = repr(value) if not isinstance(value, (list, tuple)) else repr(format_value(value))
+    if isinstance(value, (list, tuple)):
+        is_json = any(isinstance(one, dict) for one in value)  # expected tool calls
+        text = json.dumps(value, ensure_ascii=False, default=str) if is_json else repr(format_value(value))
+    else:
+        text = repr(value)
     text = escape_control_characters(text)
     return text if len(text) <= _MAX_VALUE_CHARACTERS else f"{text[:_MAX_VALUE_CHARACTERS]}…"
 

@@ -253,3 +253,10 @@ def test_every_default_is_what_its_own_text_would_give() -> None:
 def test_a_config_value_of_the_wrong_kind_is_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(AssayError):
         RunSpec.of(settings, where="run.yaml")
+
+
+@pytest.mark.parametrize(("given", "expected"), [(True, True), ("true", True), (False, False), ("no", False)])
+def test_an_option_with_true_or_false_as_value_accepts_both_from_config_files(
+    given: Any, expected: bool
+) -> None:
+    assert RunSpec.read({"include_reasoning": given}) == {"include_reasoning": expected}

@@ -499,7 +499,7 @@ def _validate_value(name: str, details: Option, value: Any) -> Any:
         if details.parse in (parse_arguments, parse_samples):
             return value
     elif isinstance(value, bool):
-        if details.flag or details.const is not None:
+        if details.flag or details.const is not None or details.parse is parse_bool:
             return value
     elif isinstance(value, str):
         return parse_bool(value) if details.flag else details.parse(value)

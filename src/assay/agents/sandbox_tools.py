@@ -18,7 +18,6 @@ MAX_RESULT_CHARACTERS = 30_000
 """Length of the longest result that a model gets; longer ones lose their middle."""
 
 _MAX_FILE_BYTES = 1 << 20
-_MAX_TIMEOUT_S = 600.0
 
 
 def cut_text(text: str, limit: int = MAX_RESULT_CHARACTERS) -> str:
@@ -44,8 +43,9 @@ class _SessionTool:
         self._session, self._timeout_s = session, timeout_s
 
     def _choose_timeout(self, arguments: Mapping[str, Any]) -> float:
+        """Return the time limit of a call: what the model wants, but not more than the limit of the environment."""
         wanted = arguments.get("timeout_s")
-        return min(_MAX_TIMEOUT_S, float(wanted)) if wanted else self._timeout_s
+        return min(self._timeout_s, float(wanted)) if wanted else self._timeout_s
 
 
 _TIMEOUT = {"type": "number", "exclusiveMinimum": 0, "description": "Time limit in seconds."}

@@ -14,7 +14,7 @@ function save(name, blob) {
 const cell = (value) => {
   if (value === null || value === undefined) return "";
   if (typeof value === "number") return String(value);
-  const text = plain(value);
+  const text = String(value);
   return `"${(/^[=+\-@]/.test(text) ? `'${text}` : text).replaceAll('"', '""')}"`;  // no formulas
 };
 
@@ -31,7 +31,7 @@ function figureToCsv({ data, layout }) {
     const errors = trace.error_x ?? trace.error_y ?? {};
     const count = Math.max(trace.x?.length ?? 0, trace.y?.length ?? 0);
     for (let at = 0; at < count; at += 1) {
-      lines.push([trace.name ?? "", named(layout.xaxis, trace.x?.[at] ?? ""), named(layout.yaxis, trace.y?.[at] ?? ""), errors.arrayminus?.[at] ?? "", errors.array?.[at] ?? ""].map(cell).join(","));
+      lines.push([trace.name ?? "", named(layout.xaxis, trace.x?.[at] ?? ""), named(layout.yaxis, trace.y?.[at] ?? ""), errors.arrayminus?.[at] ?? "", errors.array?.[at] ?? ""].map((value) => cell(typeof value === "string" ? plain(value) : value)).join(","));
     }
   }
   return `${lines.join("\n")}\n`;

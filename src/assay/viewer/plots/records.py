@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay.core.terminal_text import escape_control_characters
 from assay.viewer.charts.theme import Figure, Theme
 
 __all__ = ["Plot", "PlotTable", "format_cell"]
@@ -20,18 +17,6 @@ class PlotTable:
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
-
-    def to_csv(self) -> str:
-        """Return the table as CSV; a text that a spreadsheet would take for a formula starts with an apostrophe.
-
-        >>> PlotTable(columns=("task", "cost"), rows=(("=1+1", 0.5),)).to_csv()
-        "task,cost\\n'=1+1,0.5\\n"
-        """
-        stream = io.StringIO()
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(self.columns)
-        writer.writerows([_prepare_cell(value) for value in row] for row in self.rows)
-        return stream.getvalue()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +50,3 @@ def format_cell(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _prepare_cell(value: Any) -> Any:
-    if not isinstance(value, str):
-        return "" if value is None else value
-    text = escape_control_characters(value)
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text

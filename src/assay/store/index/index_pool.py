@@ -65,6 +65,10 @@ class IndexPool:
             thread.join(wait_s)
         return state
 
+    def has_state(self, folder: Path) -> bool:
+        """Whether the index of a run was requested before."""
+        return folder in self._states
+
     def _is_update_due(self, folder: Path, state: IndexState) -> bool:
         now = time.monotonic()
         if state.index is None:

@@ -23,7 +23,7 @@ from assay.viewer.web.pages.comparison import (
 from assay.viewer.web.pages.document import build_document_context
 from assay.viewer.web.rendering import render
 from assay.viewer.web.run_catalog import RunCatalog
-from assay.viewer.web.run_routes import read_directions, read_page_number, render_loading_page
+from assay.viewer.web.run_routes import JOB_WAIT_S, read_directions, read_page_number, render_loading_page
 
 __all__ = ["read_run_keys", "routes", "sort_baseline_first"]
 
@@ -177,7 +177,7 @@ def _compare(request: Request, keys: list[str], metric: str) -> Job:
         ("compare", tuple(keys), metric),
         read_signatures(catalog, keys),
         lambda: compare_runs(catalog, keys, metric),
-        wait_s=1.5,
+        wait_s=JOB_WAIT_S,
         stale=True,
     )
     return job

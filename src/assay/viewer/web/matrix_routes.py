@@ -18,7 +18,7 @@ from assay.viewer.web.pages.matrix import (
 from assay.viewer.web.rendering import render
 from assay.viewer.web.run_catalog import RunCatalog
 from assay.viewer.web.run_entries import RunEntry
-from assay.viewer.web.run_routes import render_loading_page
+from assay.viewer.web.run_routes import JOB_WAIT_S, render_loading_page
 
 __all__ = ["routes"]
 
@@ -43,7 +43,7 @@ def _show_matrix(request: Request) -> Response:
             ("matrix", tuple(keys)),
             read_signatures(catalog, keys),
             lambda: compute_matrix(catalog, keys),
-            wait_s=1.5,
+            wait_s=JOB_WAIT_S,
             stale=True,
         )
         if not job.ready:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.core.errors import UnknownName
-from assay.store.index.document_index import has_stored_index
+from assay.store.index.document_index import DocumentIndex, has_stored_index
 from assay.store.index.index_pool import IndexPool, IndexState
 from assay.store.journal.journal import JOURNAL_FILE
 from assay.store.runs.lookup import DEFAULT_FOLDER, find_run, find_run_folders
@@ -111,6 +111,13 @@ class RunCatalog:
     def index(self, key: str, *, wait_s: float = 0.0) -> IndexState:
         """Return the state of the run's document index, and start building it if it does not exist."""
         return self.indexes.get_state(self.folder(key), wait_s=wait_s)
+
+    def find_index(self, key: str) -> DocumentIndex | None:
+        """Return the index of a run if it exists; unlike `index`, this does not start to build one."""
+        folder = self.folder(key)
+        if not self.indexes.has_state(folder) and not has_stored_index(folder):
+            return None
+        return self.indexes.get_state(folder).index
 
     def preload_newest_index(self) -> None:
         """Load the stored index of the newest run in the background: users usually open it first."""

@@ -42,6 +42,9 @@ _SELECTION_WAIT_S = 60.0
 _PAGE_WAIT_S = 4.0
 """How long the table of documents waits for a filter before it shows a progress message."""
 
+JOB_WAIT_S = 0.7
+"""How long a page waits for its background job before it shows a progress message: the first paint takes at most a second."""
+
 _INDEX_WAIT_S = 0.15
 """How long a page waits for the index before it shows a progress message."""
 
@@ -82,7 +85,7 @@ def _show_run(request: Request) -> Response:
             return build_run_context(run, key, state, tags)
 
     version = [compute_signature(folder / JOURNAL_FILE), state, tags]
-    job = request.app.state.jobs.get(("run", key), version, build_context, wait_s=1.0, stale=True)
+    job = request.app.state.jobs.get(("run", key), version, build_context, wait_s=JOB_WAIT_S, stale=True)
     if not job.ready:
         return render_loading_page("Loading run", "The first time, a large run takes a few seconds.", key)
     catalog.index(key)  # build it before the user opens the documents
@@ -205,9 +208,9 @@ def _show_document(request: Request) -> Response:
     position = request.path_params["position"]
     query = parse_query(read_query_values(request))
     url = format_query(query)
-    state = catalog.index(key, wait_s=0.0)
+    index = catalog.find_index(key)
     with catalog.run(key) as run:
-        find = state.index.fingerprints.find if state.index else partial(scan_response_rows, run.journal)
+        find = index.fingerprints.find if index else partial(scan_response_rows, run.journal)
         record = read_document(run.journal, task, position, find)
         if record is None:
             raise UnknownName(f"the run has no document {position} of task `{task}`")
@@ -218,19 +221,20 @@ def _show_document(request: Request) -> Response:
             tokens=bool(run.facts.get("spec", {}).get("token_logprobs")),
             directions=read_directions(run, task),
         )
-        if state.index is None:
+        if index is None:
             around = build_unindexed_list(run, record, key, url, filtered=any(url.values()))
         else:
             try:
-                selection = select_documents(request, key, state.index, query)
+                selection = select_documents(request, key, index, query)
             except (FilterError, SelectionPending):  # the table shows the error; the document can be read
                 query = replace(query, where="")
                 url = format_query(query)
-                selection = select_documents(request, key, state.index, query)
+                selection = select_documents(request, key, index, query)
             around = build_reading_list(
                 run, selection, key, url, task=task, position=position, metric=query.metric
             )
         model = run.model
+    catalog.index(key)  # build it when the document has been read, which it would delay
     return HTMLResponse(
         render("document.html", page="document", key=key, model=model, url=url, **around, **context),
         headers=_NO_STORE,

@@ -30,8 +30,9 @@ def main() -> None:
 
         assay("run", "--no_cache")
         assay("report", "latest", "-o", "report.html")
+        assay("run", "--no_cache", "--num_fewshot", "0", "-o", "zero-shot")
         viewer = subprocess.Popen(
-            [sys.executable, "-m", "assay", "view", "--no_browser"],
+            [sys.executable, "-m", "assay", "view", "assay-runs", "zero-shot", "--no_browser"],
             cwd=folder,
             env=environment,
             stdout=subprocess.PIPE,
@@ -53,8 +54,9 @@ def take_screenshots(viewer_url: str, report_url: str, target: Path) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": WIDTH, "height": 820})
+        page.set_default_timeout(120_000)
         page.goto(viewer_url)
-        page.click("tr[data-run] a.row")
+        page.click("tr[data-run] a.row >> nth=-1")
         page.wait_for_load_state("networkidle")
         write_image(page, target / "viewer-run.png")
         run_url = page.url
@@ -70,11 +72,29 @@ def take_screenshots(viewer_url: str, report_url: str, target: Path) -> None:
         page.wait_for_load_state("networkidle")
         page.set_viewport_size({"width": WIDTH, "height": 560})
         write_image(page, target / "viewer-documents.png")
+        write_reading_images(page, target)
         page.set_viewport_size({"width": 1200, "height": 1330})
         page.goto(report_url)
         page.wait_for_load_state("networkidle")
         write_image(page, target / "report.png")
         browser.close()
+
+
+def write_reading_images(page: Any, target: Path) -> None:
+    """Write images of a document beside the list, and of a document of two runs."""
+    page.set_viewport_size({"width": 1280, "height": 760})
+    page.goto(f"{page.url.partition('?')[0]}?where=wrong+and+length%3E0")
+    page.click("table.documents a.row >> nth=0")
+    page.wait_for_selector(".r-assistant .markdown")
+    write_image(page, target / "viewer-document.png")
+    page.click(".top nav >> text=Runs")
+    for box in page.locator("td.pick input").all():
+        box.check()
+    page.click("#selection-compare")
+    page.wait_for_selector(".answer-first")
+    page.click("table.flips a.row >> nth=0")
+    page.wait_for_selector(".side-by-side")
+    write_image(page, target / "viewer-flip.png")
 
 
 def write_image(page: Any, path: Path, selector: str = "") -> None:

@@ -391,7 +391,8 @@ class LmmsEvalRecorder:
         if task.OUTPUT_TYPE not in ("generate_until", "generate_visual_cot"):
             return []
         with_media = bool((known.get("flags") or {}).get("process_with_media"))
-        documents = task.eval_docs if with_media else task.eval_docs_no_media
+        has_media = with_media or not hasattr(task, "eval_docs_no_media")  # lmms_eval 0.3.0 has only one
+        documents = task.eval_docs if has_media else task.eval_docs_no_media
         pairs = [(row["doc_id"], row["response"]) for row in known.get("alt_samples") or ()]
         if not known:
             for index in range(min(len(documents), _MAX_ALTERNATIVE_DOCUMENTS)):

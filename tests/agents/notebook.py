@@ -95,7 +95,7 @@ class MemoryLog:
     def read(self) -> Sequence[AgentEvent]:
         return list(self.events)
 
-    def append(self, event: AgentEvent) -> None:
+    def append(self, event: AgentEvent, *, wait: bool = True) -> None:
         event = AgentEvent(event.number, event.kind, json.loads(json.dumps(event.content)))
         if event.number == self._kill_at and not self._after:
             raise Killed

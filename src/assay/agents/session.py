@@ -79,8 +79,8 @@ class EventLog(Protocol):
         """Return the events of earlier starts of the run, in order."""
         ...
 
-    def append(self, event: AgentEvent) -> None:
-        """Write an event; it is durable when the call returns."""
+    def append(self, event: AgentEvent, *, wait: bool = True) -> None:
+        """Write an event after all earlier ones; it is durable when the call returns, unless `wait` is false."""
         ...
 
 
@@ -314,9 +314,9 @@ class AgentSession:
         self._position += 1
         return event
 
-    def _append(self, kind: str, content: Mapping[str, Any]) -> None:
+    def _append(self, kind: str, content: Mapping[str, Any], *, wait: bool = True) -> None:
         event = AgentEvent(self._position, kind, content)
-        self._log.append(event)
+        self._log.append(event, wait=wait)
         self._events.append(event)
         self._position += 1
 
@@ -465,7 +465,7 @@ class AgentSession:
         tool = self._tools[call.name]
         if started is None:
             content = {"name": call.name, "arguments": call.arguments, "effect": tool.effect}
-            self._append("call", content)
+            self._append("call", content, wait=tool.effect == "once")  # the others would run again anyway
         began = time.monotonic()
         output = self._run_tool(tool, call.values or {}, environment)
         self._complete_call(call, output, time.monotonic() - began, environment)

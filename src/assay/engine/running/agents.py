@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -172,9 +172,8 @@ class AgentRuntime:
         )
         log = _JournalLog(
             agents.events.get(repeat, ()),
-            lambda event: self._executor.wait(
-                self._journal.add_agent_events(task.name, document.index, repeat, [event])
-            ),
+            lambda event: self._journal.add_agent_events(task.name, document.index, repeat, [event]),
+            self._executor.wait,
         )
         return AgentSession(
             spec,
@@ -241,14 +240,21 @@ class AgentRuntime:
 class _JournalLog:
     """The events of one agent."""
 
-    def __init__(self, events: Sequence[AgentEvent], write: Callable[[AgentEvent], Any]) -> None:
-        self._events, self._write = events, write
+    def __init__(
+        self,
+        events: Sequence[AgentEvent],
+        write: Callable[[AgentEvent], Future[None]],
+        wait: Callable[[Future[None]], None],
+    ) -> None:
+        self._events, self._write, self._wait = events, write, wait
 
     def read(self) -> Sequence[AgentEvent]:
         return self._events
 
-    def append(self, event: AgentEvent) -> None:
-        self._write(event)
+    def append(self, event: AgentEvent, *, wait: bool = True) -> None:
+        written = self._write(event)
+        if wait:
+            self._wait(written)
 
 
 def _run_timed(function: Callable[[], T], limit_s: float | None) -> T:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from assay.core.records.agents import AgentEvent
 from assay.core.records.responses import Response
 from assay.store.journal import rows
 from assay.store.journal.journal import Journal
@@ -100,6 +101,9 @@ class DocumentRecord:
     steps: dict[str, list[list[Any]]] = field(default_factory=dict)
     """Pipeline -> output of each filter for each request, if stored."""
 
+    agents: dict[int, list[AgentEvent]] = field(default_factory=dict)
+    """Repeat -> the events of its agent, for agent tasks."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentSummary:
@@ -161,6 +165,7 @@ def read_document(
                     )
                     for judge, name, _, repeat, prompt, digest in judges
                 ],
+                agents=journal.read_agent_events(task, position),
             )
     return None
 

@@ -29,7 +29,11 @@ from assay.viewer.web.pages.verdict_summary import (
 __all__ = ["build_document_context", "build_judge_cards", "describe_media"]
 
 _MAX_FRAMES = 8
-_DIALOGUES = (OutputType.GENERATE_UNTIL_MULTI_ROUND.value, OutputType.GENERATE_UNTIL_AGENTIC.value)
+_DIALOGUES = (
+    OutputType.GENERATE_UNTIL_MULTI_ROUND.value,
+    OutputType.GENERATE_UNTIL_AGENTIC.value,
+    OutputType.AGENT.value,
+)
 
 
 def build_document_context(
@@ -80,11 +84,52 @@ def build_document_context(
         "missing_tokens": explain_missing_tokens(record.asked, wanted=tokens),
         "traces": traces,
         "judges": build_judge_cards(record),
+        "agents": build_agent_cards(record),
         "n_shot": facts.get("n_shot"),
         "settings": _collect_settings(record.asked),
         "tools": _collect_tools(record.asked),
         "output_type": facts.get("output_type", ""),
     }
+
+
+def build_agent_cards(record: DocumentRecord) -> list[dict[str, Any]]:
+    """Return what the agent of each repeat did: its end, numbers, tool calls with their times, and changes of the state."""
+    cards = []
+    for repeat, events in record.agents.items():
+        end: Mapping[str, Any] = next((one.content for one in events if one.kind == "end"), {})
+        calls: list[dict[str, Any]] = []
+        for event in events:
+            if event.kind == "call":
+                calls.append({**event.content, "result": None})
+            elif event.kind == "result" and calls:
+                calls[-1]["result"] = event.content
+        cards.append(
+            {
+                "repeat": repeat,
+                "end": end.get("end") or "open",
+                "why": end.get("why", ""),
+                "numbers": {
+                    name: end[key]
+                    for key, name in (
+                        ("turns", "turns"),
+                        ("tool_calls", "tool calls"),
+                        ("tool_errors", "tool errors"),
+                        ("tokens", "tokens"),
+                        ("cost_usd", "cost in $"),
+                        ("user_turns", "messages of the user"),
+                        ("user_cost_usd", "cost of the user in $"),
+                        ("seconds", "seconds"),
+                    )
+                    if end.get(key)
+                },
+                "calls": calls,
+                "changes": end.get("changes", ()),
+                "missing": end.get("missing", ()),
+                "checks": end.get("checks", {}),
+                "matches": bool(end.get("expected_digest")) and end["expected_digest"] == end["state_digest"],
+            }
+        )
+    return cards
 
 
 def build_judge_cards(record: DocumentRecord) -> list[dict[str, Any]]:
@@ -95,6 +140,8 @@ def build_judge_cards(record: DocumentRecord) -> list[dict[str, Any]]:
     named = [(metric, value, _parse_labels(why)) for _, metric, _, value, why in record.verdicts]
     cards = []
     for turn in record.judges:
+        if turn.judge.startswith("user "):
+            continue  # the messages of a simulated user are in the conversation
         found = [
             (metric, value, labels[turn.judge]) for metric, value, labels in named if turn.judge in labels
         ]

@@ -753,7 +753,8 @@ def format_rows(rows: list[Row], repeats: int, seconds: float) -> str:
         "means, ratios and clusters Student's t, Johnson's and Hall's adjusted t, bootstrap-t, BCa and the expanded percentile bootstrap; for",
         "groups MOVER, Agresti-Caffo and Satterthwaite's t; for BLEU jackknife t, percentile and normal bootstrap. No single one of them covers",
         "in all rows. *wider* is the width divided by that of the best known one; the goal is at most 1.15. *none covers*: no known interval",
-        "reaches the goal. Widths of perplexities are those of their logarithm.",
+        f"reaches the goal. Widths of perplexities are those of their logarithm. Rows of power have {5 * repeats} samples (exact McNemar) or"
+        f" {2 * repeats} (sign flips).",
         "",
         "The constants of the intervals were chosen with the families of the first table. The families of the second were never used for",
         "that.",

@@ -183,12 +183,10 @@ def test_digests_name_the_definitions(connection: McpConnection, session: Sandbo
 # --- servers that do not work -------------------------------------------------------------------------------------
 
 
-def connect_to_liar(
-    session: SandboxSession, result: Any, schema: Any = OBJECT, timeout_s: float = 20.0
-) -> McpConnection:
+def connect_to_liar(session: SandboxSession, result: Any, schema: Any = OBJECT) -> McpConnection:
     """Return a connection to a server that violates the protocol; it does not use the package, so it starts fast."""
     source = LIAR.replace("SCHEMA", repr(schema), 1).replace("CALL", repr(result))
-    return connect(session, command=("python", "-c", source), timeout_s=timeout_s)
+    return connect(session, command=("python", "-c", source), timeout_s=20.0)
 
 
 @pytest.mark.parametrize(
@@ -196,13 +194,15 @@ def connect_to_liar(
     [
         pytest.param("change", "[mcp-schema-changed] the tool `lie` has another definition than when it was listed", id="changes its schema"),
         pytest.param("die", "[mcp-server-failed] the server ended the connection (last words)", id="dies"),
-        pytest.param("hang", "[mcp-timeout] no answer within 5 s", id="hangs"),
+        pytest.param("hang", "[mcp-timeout] no answer within 1 s", id="hangs"),
     ],
 )  # fmt: skip
 def test_a_server_that_misbehaves_during_a_call_is_a_failed_call(
     session: SandboxSession, behaviour: str, expected: str
 ) -> None:
-    connection = connect_to_liar(session, behaviour, timeout_s=5.0 if behaviour == "hang" else 20.0).open()
+    connection = connect_to_liar(session, behaviour).open()
+    if behaviour == "hang":
+        connection.server = replace(connection.server, timeout_s=1.0)
     try:
         assert call(connection, "lie") == ToolOutput(expected, error=True)
         if behaviour == "die":
@@ -234,13 +234,15 @@ def test_a_server_that_does_not_start_is_an_error(
         pytest.param({"content": [], "structuredContent": {"n": "many"}}, "mcp-invalid-result", id="wrong type"),
         pytest.param({"content": [{"type": "text", "text": "5"}]}, "mcp-invalid-result", id="no structured content"),
         pytest.param({"content": "text"}, "mcp-invalid-result", id="content is not a list"),
-        pytest.param([1, 2], "mcp-", id="not an object"),
+        pytest.param([1, 2], "mcp-timeout", id="not an object"),
     ],
 )  # fmt: skip
 def test_a_server_that_lies_about_its_results_is_a_failed_call(
     session: SandboxSession, result: Any, outcome: str
 ) -> None:
-    connection = connect_to_liar(session, result, timeout_s=3.0 if isinstance(result, list) else 20.0).open()
+    connection = connect_to_liar(session, result).open()
+    if isinstance(result, list):  # dropped, because it is no message of the protocol
+        connection.server = replace(connection.server, timeout_s=1.0)
     try:
         output = call(connection, "lie")
         assert output.error and output.text.startswith(f"[{outcome}"), output

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from assay.agents.external_agent import AgentProgram
-from assay.core.errors import UnsupportedRequest
+from assay.core.errors import TaskError, UnsupportedRequest
 from assay.core.ports import Ability
 from assay.core.records.programs import SandboxError
 from assay.core.records.requests import Generate, Request
@@ -149,13 +149,17 @@ def test_a_model_that_fails_is_not_the_fault_of_the_agent(tmp_path: Path) -> Non
     assert run_all(run)[0].score == 1.0
 
 
-def test_a_program_that_does_not_exist_scores_zero_with_a_reason(tmp_path: Path) -> None:
-    run, _ = make_run(tmp_path, [{}])
-    run = BridgeRun(
-        model=run.model, program=AgentProgram(command=("/no/such/agent",), environment={}), folder=tmp_path, documents=[{}]
-    )  # fmt: skip
-    (done,) = run_all(run)
-    assert done.score == 0.0 and "No such file" in done.result.why
+def test_a_program_that_does_not_exist_is_an_error_and_not_a_score(tmp_path: Path) -> None:
+    program = AgentProgram(command=("/no/such/agent",), environment={})
+    run = BridgeRun(model=ScriptedModel(), program=program, folder=tmp_path, documents=[{}])
+    with pytest.raises(TaskError, match="cannot run `/no/such/agent`: No such file"):
+        run_all(run)
+
+
+def test_a_document_that_is_too_long_for_a_command_line_scores_zero_with_a_reason(tmp_path: Path) -> None:
+    run, _ = make_run(tmp_path, [{"word": "x" * 200_000, "steps": 1}, {"word": "a", "steps": 1}])
+    long, short = run_all(run)
+    assert (long.score, short.score) == (0.0, 1.0) and "Argument list too long" in long.result.why
 
 
 def test_a_model_without_chat_is_refused(tmp_path: Path) -> None:

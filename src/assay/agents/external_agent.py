@@ -6,6 +6,7 @@ starts the program again and answers its calls from the journal, as long as the 
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -164,6 +165,7 @@ def run_external_agent(
 
     Raises:
         SandboxError: The session does not work.
+        TaskError: The program cannot be run.
     """
     caller = _Caller(program, first, ask)
     server = BridgeServer(caller.answer, session.listen())
@@ -188,6 +190,12 @@ def run_external_agent(
     why = caller.why
     if "failed" in report:
         why = f"cannot run `{command[0]}`: {report['failed']}"
+        if (
+            report.get("errno") != errno.E2BIG
+        ):  # a field of one document can be too long; all else concerns every document
+            raise TaskError(
+                why, where="the command of the agent", hint="the sandbox shows only what is readable in it"
+            )
     return ExternalResult(
         end=end,
         exit_code=report.get("exit") if end == "exited" else None,

@@ -76,7 +76,11 @@ def take_screenshots(viewer_url: str, report_url: str, target: Path) -> None:
         page.set_viewport_size({"width": 1200, "height": 1330})
         page.goto(report_url)
         page.wait_for_load_state("networkidle")
+        page.wait_for_selector("html[data-charts=drawn]")
         write_image(page, target / "report.png")
+        page.set_viewport_size({"width": 1200, "height": 1000})
+        page.evaluate("document.querySelector('#plots').scrollIntoView()")
+        write_image(page, target / "report-plots.png")
         browser.close()
 
 

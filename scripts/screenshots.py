@@ -79,7 +79,7 @@ def take_screenshots(viewer_url: str, report_url: str, target: Path) -> None:
         page.wait_for_selector("html[data-charts=drawn]")
         write_image(page, target / "report.png")
         page.set_viewport_size({"width": 1200, "height": 1000})
-        page.evaluate("document.querySelector('#plots').scrollIntoView()")
+        page.evaluate("document.querySelector('#plots').scrollIntoView({ behavior: 'instant' })")
         write_image(page, target / "report-plots.png")
         browser.close()
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from assay.stats.histograms import Histogram, choose_scale, compute_histogram
 from assay.stats.reliability import compute_reliability
-from assay.stats.trends import compute_rank_correlation, compute_trend
+from assay.stats.trends import TrendBin, compute_rank_correlation, compute_trend
 from assay.store.documents.measurements import TaskMeasurements
 from assay.viewer.charts.amounts import build_distribution_figure
 from assay.viewer.charts.reliability import build_reliability_figure
@@ -108,10 +108,10 @@ def _plot_trend(request: _Request, *, name: str, title: str, column: str, axis: 
     )
     first, last = trend[0], trend[-1]
     summary = (
-        f"{len(across):,} documents. Mean {metric} {first.mean:.3f} for {first.low:,g} to {first.high:,g} {unit},"
-        f" {last.mean:.3f} for {last.low:,g} to {last.high:,g}"
+        f"{len(across):,} documents. Mean {metric} {first.mean:.3f} for {_format_range(first)} {unit},"
+        f" {last.mean:.3f} for {_format_range(last)}"
     )
-    shown = f"Each mean is of about a tenth of the {len(across):,} documents."
+    shown = f"The line shows the means of {len(trend)} groups of documents by number of {unit}."
     if len(chosen) < len(across):
         shown += f" The grey points are a random sample of {len(chosen):,} documents."
     return Plot(
@@ -310,6 +310,10 @@ def _describe(histogram: Histogram, format_value: Callable[[float], str], counte
         f"{histogram.count:,} {counted}: {shares}, mean {format_value(histogram.mean)},"
         f" {format_value(histogram.low)} to {format_value(histogram.high)}."
     )
+
+
+def _format_range(one: TrendBin) -> str:
+    return f"{one.low:,g}" if one.low == one.high else f"{one.low:,g} to {one.high:,g}"
 
 
 def _format_seconds(seconds: float) -> str:

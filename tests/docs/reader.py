@@ -226,6 +226,8 @@ class Reader:
 
     def _view(self, arguments: list[str]) -> int:
         """Run `assay view` with a browser that opens the page and then sends Ctrl-C."""
+        if "--bundle" in arguments:  # no server
+            return self._assay(arguments)
         statuses: list[int] = []
 
         def visit(address: str) -> None:

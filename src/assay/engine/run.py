@@ -356,7 +356,7 @@ class _RunStream:
         if not documents:
             return
         planned = self.plan.tasks[task]
-        if planned.spec.output_type.is_agent:
+        if planned.spec.agent is not None:
             for document in documents:  # each continues at its own speed
                 self.group.create_task(self._advance_agents(planned, document))
         elif planned.task.is_dialogue:

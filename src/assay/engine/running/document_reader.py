@@ -103,7 +103,7 @@ def render_document(
         with timer:
             requests = rendering.render_requests(document)
         dialogues: DocumentDialogues | DocumentAgents | None = None
-        if task.spec.output_type.is_agent:
+        if task.spec.agent is not None:
             dialogues = DocumentAgents(task, document, requests)
             requests = ()  # the solver decides what is asked first
         elif task.is_dialogue:

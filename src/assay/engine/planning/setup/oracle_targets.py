@@ -41,7 +41,7 @@ def find_right_answers(
     task: Task, document: Document, requests: Sequence[Request], target: Any
 ) -> list[str | LogProbability]:
     """Return the right answer to each request of a document; empty if the target does not determine it."""
-    if task.spec.output_type.is_agent:  # the target lists the turns of a perfect agent
+    if task.spec.agent is not None:  # the target lists the turns of a perfect agent
         turns = target if isinstance(target, (list, tuple)) else [target]
         return [turn if isinstance(turn, str) else json.dumps(turn, ensure_ascii=False) for turn in turns]
     if not requests:

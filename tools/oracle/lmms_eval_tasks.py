@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -33,6 +34,7 @@ from tools.oracle.lmms_eval_values import Media, encode_value
 
 __all__ = ["LmmsReplay"]
 
+_NEW_ERRORS = re.compile(r"_stderr_(clt|clustered),")
 _ITERATIONS = 1000
 _SAMPLE_KEYS = {"doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "token_counts"}
 """Keys of a recorded sample that are not metrics; a metric with such a name was overwritten."""
@@ -316,10 +318,12 @@ class _RecordReplay:
             for key, value in record["results"].items()
             if "," in key and _metric_from_key(key, skipped | reported) not in skipped
         }
+        has_new_errors = any("_stderr_clt," in key for key in recorded)  # since lmms_eval 0.6
         kept = {
             key: value
             for key, value in ours.items()
             if _metric_from_key(key, skipped | reported) not in skipped
+            and (has_new_errors or not _NEW_ERRORS.search(key))
         }
         facts = {
             "alias": planned.spec.alias or planned.spec.name,

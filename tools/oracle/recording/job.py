@@ -72,8 +72,8 @@ def match_names(patterns: list[str], names: list[str]) -> list[str]:
     return list(matches)
 
 
-class TaskTimeout(Exception):
-    """A task took longer than the time limit."""
+class TaskTimeout(BaseException):
+    """A task took longer than the time limit. Task code that catches `Exception` does not catch it."""
 
 
 @contextmanager

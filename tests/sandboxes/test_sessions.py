@@ -379,6 +379,15 @@ def test_no_process_and_no_folder_are_left(tmp_path: Path) -> None:
     session.close()
 
 
+def test_a_copy_of_the_socket_does_not_keep_a_closed_session_alive(tmp_path: Path) -> None:
+    session = open_session(tmp_path)
+    assert session._channel is not None and session._process is not None
+    process = session._process
+    with session._channel.dup():
+        session.close()
+        assert process.returncode == 0  # the server exited by itself and was not killed after a wait
+
+
 KILLED = """
 import os, signal, sys
 from pathlib import Path

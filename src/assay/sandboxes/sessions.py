@@ -181,6 +181,8 @@ class SandboxSession:
             channel, process, cgroup = self._channel, self._process, self._cgroup
             self._channel = self._process = self._cgroup = None
         if channel is not None:
+            with suppress(OSError):
+                channel.shutdown(socket.SHUT_RDWR)  # also if a forked process holds a copy of the socket
             channel.close()  # the server exits, and the kernel kills what is left
         if process is not None:
             _end_process(process)

@@ -37,6 +37,7 @@ _REASONING_TAGS = '[["<think>","</think>"],["<analysis>","</analysis>"]]'
 _BOOTSTRAP_ITERATIONS = 1000
 _SAMPLE_KEYS = {
     "doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "token_counts", "doc_hash", "input_media",
+    "prompt_hash", "target_hash",
 }  # fmt: skip
 _MAX_ALTERNATIVE_DOCUMENTS = 3
 _MAX_REPAIRS = 40

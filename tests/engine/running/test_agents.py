@@ -20,6 +20,7 @@ from assay.testing import ScriptedModel
 from assay.viewer.results.notes import format_notes
 
 HELPERS = '''
+import os
 import time
 from assay.agents import tool
 
@@ -48,7 +49,9 @@ class Counter:
         self.value = int(snapshot)
 
     def close(self):
-        pass
+        if log := os.environ.get("CLOSED_LOG"):
+            with open(log, "a") as file:
+                file.write(f"{self.wanted}\\n")
 
     def expected_state(self):
         return {"value": self.wanted}
@@ -168,6 +171,26 @@ def test_a_failed_response_fails_the_document_and_resuming_continues_it(workspac
     assert {request.round for request in agent.asked if isinstance(request, Generate)} == {2, 3, 4}
     kinds = [event.kind for event in second.journal.read_agent_events("counter", 3)[0]]
     assert kinds == ["opened", *["call", "result"] * 4, "end"]
+
+
+def test_environments_are_closed_once_also_if_the_run_stops_early(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, path = workspace / "closed.log", write_counter(workspace)
+    monkeypatch.setenv("CLOSED_LOG", str(log))
+
+    def break_down(request: Request) -> Response | str:
+        if isinstance(request, Generate) and request.round == 2:
+            raise assay.AssayError("the model broke down")
+        return add_up(request)
+
+    with pytest.raises(assay.AssayError, match="broke down"):
+        assay.run(model=model(break_down), tasks=[str(path)])
+    assert sorted(log.read_text().split()) == ["1", "2", "3", "4"]
+    log.unlink()
+    assay.run(model=model(), tasks=[str(path)])
+    closed = log.read_text().split()
+    assert len(closed) == len(set(closed))
 
 
 def test_a_broken_environment_is_not_a_zero(workspace: Path) -> None:

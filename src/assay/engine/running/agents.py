@@ -95,12 +95,14 @@ class AgentRuntime:
         self._loop = asyncio.get_running_loop()
         self._threads: ThreadPoolExecutor | None = None
         self._slots = asyncio.Semaphore(MAX_OPEN_AGENTS)
+        self._open: list[DocumentAgents] = []
 
     async def open(self, agents: DocumentAgents) -> None:
         """Wait until another document may be open, and read its events."""
         if agents.events is not None:
             return
         await self._slots.acquire()
+        self._open.append(agents)
         name, index = agents.task.name, agents.document.index
         if self._read_recorded is None:
             agents.events = self._journal.read_agent_events(name, index)
@@ -109,12 +111,15 @@ class AgentRuntime:
         for repeat, events in agents.events.items():
             self._journal.add_agent_events(name, index, repeat, events)
 
-    def release(self) -> None:
+    def release(self, agents: DocumentAgents) -> None:
         """Let another document open its environments."""
+        self._open.remove(agents)
         self._slots.release()
 
     def close(self) -> None:
-        """Stop the worker threads; a tool that hangs is abandoned."""
+        """Close the environments of a run that stops early, and the worker threads; a tool that hangs is abandoned."""
+        while self._open:
+            self._open.pop().close()
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 

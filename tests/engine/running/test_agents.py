@@ -330,6 +330,15 @@ def test_a_task_with_a_user_needs_a_model_for_it(workspace: Path) -> None:
         assay.run(model=model(), tasks=[str(path)])
 
 
+def test_another_user_is_another_run(workspace: Path) -> None:
+    path = str(write_counter(workspace, doc_to_text="", user=USER))
+    first, second_plan = (
+        assay.plan(model=model(), user=f"dummy,text={text}", tasks=[path]) for text in ("a", "b")
+    )
+    assert first.run_id != second_plan.run_id and list(first.judges) == ["user dummy"]
+    assert assay.plan(model=model(), user="dummy,text=a", tasks=[path]).run_id == first.run_id
+
+
 # --- task files ----------------------------------------------------------------------------------------
 
 

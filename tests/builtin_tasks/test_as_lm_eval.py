@@ -16,6 +16,7 @@ pytestmark = [
 ]
 
 OWN = (
+    "bfcl_",
     "chartqa",
     "firststeps_",
     "mathvision",
@@ -24,6 +25,8 @@ OWN = (
     "mmsearch",
     "quickstart_",
     "seedbench",
+    "shopdesk",
+    "tau_bench_",
     "videomme",
 )
 """Not text benchmarks of lm-eval; `chartqa` there is another task of this name."""

@@ -15,11 +15,18 @@ _OWN_ENDS = ("answered", "submitted", "tool-ended", "user-ended")
 
 @metric("task_success", output_types=("agent",))
 def task_success(*, references: Sequence[Any], predictions: Sequence[Any]) -> float:
-    """1 if the agent ended by itself in the expected state and said everything that the user must hear."""
+    """1 if the agent ended by itself in the expected state and said everything that the user must hear.
+
+    Without an expected state and outputs, all checks of the environment must pass.
+    """
     result = _get_result(predictions)
-    if result.end not in _OWN_ENDS or not (result.expected_digest or result.expected_outputs):
-        return 0.0
-    return float(_is_expected_state(result) and all(_find_outputs(result)))
+    if result.expected_digest or result.expected_outputs:
+        success = _is_expected_state(result) and all(_find_outputs(result))
+    elif result.checks:
+        success = all(share == 1 for share in result.checks.values())
+    else:
+        raise ValueError("the environment has no `expected_state`, `expected_outputs` or `checks`")
+    return float(success and result.end in _OWN_ENDS)
 
 
 @metric("state_match", output_types=("agent",))

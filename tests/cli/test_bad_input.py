@@ -244,3 +244,13 @@ def test_all_errors_of_a_config_file_have_their_line(workspace: Path, assay_comm
     assert "  at c.yaml:4, num_fewshot\n" in called.err
     assert "  at c.yaml:5, samples\n" in called.err
     assert "3 problems found" in called.err
+
+
+def test_a_problem_of_the_plan_has_the_line_of_its_option(workspace: Path, assay_command: Assay) -> None:
+    (workspace / "c.yaml").write_text("# text\ntasks: [quickstart_copi]\nmodel: embeded\noffset: 1\n")
+    called = assay_command("plan", "--config", "c.yaml")
+    assert called.code == 2
+    assert "  at c.yaml:2, tasks\n" in called.err
+    assert "  at c.yaml:3, model\n" in called.err
+    called = assay_command("plan", "--config", "c.yaml", "--model", "dumy")
+    assert "no model is called `dumy`\n  at --model\n" in called.err

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from assay.core.errors import InvalidOption
+from assay.core.errors import AssayError, ErrorGroup, InvalidOption
 from assay.core.options.run_spec import Option, RunSpec, list_options
 
 __all__ = ["OptionsCommand", "add_run_options", "build_run_spec", "collect_options"]
+
+_PLACES = "assay.config_places"
+"""Key of the click context: the places of the options that come from a config file."""
 
 
 class _OptionType(click.ParamType[Any]):
@@ -32,7 +35,18 @@ class _OptionType(click.ParamType[Any]):
 
 
 class OptionsCommand(click.Command):
-    """A command whose `--tasks` accepts several values: `--tasks a b c` as well as `--tasks a,b,c`."""
+    """A command with options of a run.
+
+    Its `--tasks` accepts several values: `--tasks a b c` as well as `--tasks a,b,c`. An error about an option of the config file
+    refers to its line in the file.
+    """
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except AssayError as error:
+            _refer_to_config(error, context.meta.get(_PLACES, {}))
+            raise
 
     def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
         list_flags = {
@@ -135,7 +149,20 @@ def _collect(values: dict[str, Any], config: Path | None) -> tuple[dict[str, Any
             else value
         )
         places.pop(name, None)
+    if context := click.get_current_context(silent=True):
+        context.meta[_PLACES] = places
     return settings, places
+
+
+def _refer_to_config(error: AssayError, places: Mapping[str, str]) -> None:
+    """Replace the flag that an error refers to by the place of the option in the config file, if it comes from there."""
+    if isinstance(error, ErrorGroup):
+        for problem in error.errors:
+            _refer_to_config(problem, places)
+        return
+    name = error.where.removeprefix("--")
+    if name != error.where and name in places:
+        error.where = f"{places[name]}, {name}"
 
 
 def _read_config(path: Path) -> tuple[dict[str, Any], dict[str, str]]:

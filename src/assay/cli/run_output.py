@@ -177,7 +177,7 @@ def print_run(run: Run) -> None:
     for file in run.files[:1]:
         click.echo(f"results   {file}")
     if reused := _format_cache_use(run):
-        click.echo(reused)
+        echo_wrapped(reused)
     _print_reasons(run)
     for line in _list_next_steps(run):
         click.echo(line)

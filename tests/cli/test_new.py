@@ -98,7 +98,8 @@ def test_a_new_plugin_passes_its_own_contract(assay_command: Assay, kind: str) -
         (["task", "mine", "--from", "none.csv"], "file not found: `none.csv`"),
         (["task", "mine", "--from", "notes.txt"], "unknown file type"),
         (["task", "mine", "--from", "names.csv", "--split", "dev"], "no split `dev`"),
-        (["task", "mine", "--from", "names.csv", "--question", "q"], "no column `q`"),
+        (["task", "mine", "--from", "names.csv", "--text", "q"], "no column `q`\n  at --text\n"),
+        (["task", "mine", "--from", "nobody/nothing"], "  at --from\n"),
         (["task", "mine", "--from", "names.csv", "--type", "multiple_choice"], "needs more columns"),
         (["model", "class"], "invalid name `class`"),
     ],
@@ -165,8 +166,20 @@ def test_a_built_in_task_is_copied(workspace: Path, assay_command: Assay) -> Non
     assert "my_copy" in run.out and "1.0000" in run.out
     unknown = assay_command("new", "task", "x", "--like", "quickstart_cpy")
     assert "did you mean `quickstart_copy`?" in unknown.err
+    assert "pytest" not in called.out
     both = assay_command("new", "task", "x", "--like", "quickstart_copy", "--example", "a => b")
     assert "cannot be used together" in both.err
+
+
+def test_a_copied_task_has_the_files_that_its_data_and_code_name(
+    workspace: Path, assay_command: Assay
+) -> None:
+    called = assay_command("new", "task", "my_shapes", "--like", "quickstart_shapes")
+    assert called.code == 0, called.out
+    assert "wrote 60 other files in my_shapes/data/shapes" in called.out
+    assert not (workspace / "my_shapes" / "data" / "facts.jsonl").exists()
+    assay_command("new", "task", "my_shop", "--like", "shopdesk")
+    assert (workspace / "my_shop" / "data" / "shop.json").is_file()
 
 
 def answer_prompts(folder: Path, words: list[str], answers: list[tuple[str, str]]) -> str:

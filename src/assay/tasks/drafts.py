@@ -20,6 +20,9 @@ _QUESTION_NAMES = "question query prompt problem instruction input ctx sentence 
 _ANSWER_NAMES = "answer label target gold answerkey answer_key correct correct_answer solution output response completion".split()
 _CHOICE_NAMES = "choices options endings candidates alternatives".split()
 _IMAGE_NAMES = "image images picture img photo".split()
+_FLAGS = {"question": "text", "answer": "target"}
+"""Flags of `assay new task` whose names differ from the role of their column."""
+
 _LETTERS = "ABCDEFGHIJ"
 _MAX_EXACT_LENGTH = 60
 """Answers up to this length are likely to be matched exactly."""
@@ -72,7 +75,9 @@ def guess_columns(rows: Sequence[Mapping[str, Any]], given: Mapping[str, str]) -
         for name in value.split(","):
             if name and name not in names:
                 raise InvalidOption(
-                    f"no column `{name}`", where=f"--{role}", hint=f"columns: {', '.join(names)}"
+                    f"no column `{name}`",
+                    where=f"--{_FLAGS.get(role, role)}",
+                    hint=f"columns: {', '.join(names)}",
                 )
     image = given.get("image")
     if image is None:
@@ -90,7 +95,7 @@ def guess_columns(rows: Sequence[Mapping[str, Any]], given: Mapping[str, str]) -
     if not question:
         raise InvalidOption(
             "no column looks like a question",
-            where="--question",
+            where="--text",
             hint=f"set the column; columns: {', '.join(names)}",
         )
     answer = given.get("answer")
@@ -273,6 +278,6 @@ def _target_template(
         return f"{{{{({name} | int) - 1}}}}"
     raise InvalidOption(
         f"`{name}` does not identify one of the choices: its first value is {answers[0]!r}",
-        where="--answer",
+        where="--target",
         hint="set another column, or use --type generate_until",
     )

@@ -149,7 +149,7 @@ def task_command(
     if "answer" in templates:
         draft = replace(draft, doc_to_target=templates["answer"])
     if output_type and draft.output_type != output_type:
-        missing = "--choices" if output_type == "multiple_choice" else "--answer"
+        missing = "--choices" if output_type == "multiple_choice" else "--target"
         raise InvalidOption(
             f"output type {output_type} needs more columns", where="--type", hint=f"set {missing}"
         )
@@ -228,9 +228,14 @@ def _read_rows(
             "test_split": "x",
         }
         draft.write_text(yaml.safe_dump({**keys, **dataset}), encoding="utf-8")
-        splits = load_splits(
-            load_task(draft), data_root=data_root or os.environ.get("ASSAY_DATA"), allow_data_outside=True
-        )
+        try:
+            splits = load_splits(
+                load_task(draft), data_root=data_root or os.environ.get("ASSAY_DATA"), allow_data_outside=True
+            )
+        except DatasetError as error:
+            if error.where.startswith(str(draft)):  # a temporary file that the user does not know
+                error.where = "--from"
+            raise
     name = split or next((known for known in _PREFERRED_SPLITS if known in splits), next(iter(splits)))
     if name not in splits:
         raise InvalidOption(f"no split `{name}`", where="--split", hint=f"available: {', '.join(splits)}")
@@ -282,5 +287,6 @@ def _check_and_show(path: Path, data_root: str | None) -> int:
             show.main([str(path), "-n", "1", *where], standalone_mode=False)
         except DatasetError as error:
             click.echo(f"no prompts shown: {error.what}", err=True)
-        click.echo(f"\nnext: `assay run {path} --limit 10` or `pytest {path.parent}`")
+        tested = f" or `pytest {path.parent}`" if any(path.parent.glob("test_*.py")) else ""
+        click.echo(f"\nnext: `assay run {path} --limit 10`{tested}")
     return code

@@ -12,8 +12,9 @@ from assay.core.errors import InvalidOption, UnknownName
 __all__ = ["copy_task_files"]
 
 
-def copy_task_files(name: str, like: str) -> dict[str, str]:
-    """Return the files of a task called `name` that is a copy of the task `like`: its YAML file, includes, helpers and data.
+def copy_task_files(name: str, like: str) -> dict[str, str | bytes]:
+    """Return the files of a task called `name` that is a copy of the task `like`: its YAML file, includes, helpers and data,
+    and the files that helpers and data name, such as images.
 
     Raises:
         UnknownName: There is no task `like`.
@@ -28,12 +29,16 @@ def copy_task_files(name: str, like: str) -> dict[str, str]:
     if entry.kind != "task" or entry.path is None:
         raise InvalidOption(f"`{like}` is a {entry.kind}, not a task", where="--like")
     folder = entry.path.parent
-    files = {f"{name}.yaml": _rename(entry.path.read_text("utf-8"), like, name)}
+    files: dict[str, str | bytes] = {f"{name}.yaml": _rename(entry.path.read_text("utf-8"), like, name)}
     for path in dict.fromkeys([*_find_includes(entry.path), *sorted(folder.glob("*.py"))]):
         if not path.name.startswith("test_"):
             files[_get_relative_name(path, folder, like)] = path.read_text("utf-8")
     for path in _find_data(entry.path):
         files[_get_relative_name(path, folder, like)] = path.read_text("utf-8")
+    for path in _find_named_files(
+        folder, "\n".join(text for text in files.values() if isinstance(text, str))
+    ):
+        files.setdefault(path.relative_to(folder).as_posix(), path.read_bytes())
     return files
 
 
@@ -73,6 +78,14 @@ def _find_data(path: Path) -> Iterator[Path]:
     for value in _iterate_texts(files):
         if (path.parent / value).is_file():
             yield path.parent / value
+
+
+def _find_named_files(folder: Path, text: str) -> Iterator[Path]:
+    """Yield the files below the folder of a task whose names are quoted in a text of it, alone or at the end of a path."""
+    quoted = {found.rpartition("/")[2] for found in re.findall(r"[\"']([^\"'\n]+\.\w+)[\"']", text)}
+    for path in sorted(folder.rglob("*")):
+        if path.name in quoted and path.suffix not in (".py", ".yaml") and path.is_file():
+            yield path
 
 
 def _iterate_texts(value: Any) -> Iterator[str]:

@@ -150,21 +150,31 @@ def _close_results(run: Run) -> Run:
 
     The journal opens again when something else is read. The command line reads and reports runs in its own way.
     """
-    _warn_if_all_failed(run)
+    _warn_if_not_scored(run)
     _ = run.estimates
     run.close()
     return run
 
 
-def _warn_if_all_failed(run: Run) -> None:
-    """Warn if no document of a run got a response, with the reason of the first one."""
-    outcomes = [run.outcomes(task) for task in run.tasks]
-    failed = sum(one.get("failed", 0) for one in outcomes)
-    if not failed or failed < sum(sum(one.values()) for one in outcomes):
+def _warn_if_not_scored(run: Run) -> None:
+    """Warn if no document of a run got a response, or no document of a task has a score, with the reason of the first one."""
+    outcomes = {task: run.outcomes(task) for task in run.tasks}
+    failed = sum(one.get("failed", 0) for one in outcomes.values())
+    if failed and failed == sum(sum(one.values()) for one in outcomes.values()):
+        why = _read_first_reason(run, run.tasks)
+        warnings.warn(f"all {failed} documents failed: {why}", UserWarning, stacklevel=4)
         return
-    first = next((record for task in run.tasks for record in run.records(task)), None)
-    why = summarise_reason(first["why"]) if first is not None else "unknown reason"
-    warnings.warn(f"all {failed} documents failed: {why}", UserWarning, stacklevel=4)
+    for task, counts in outcomes.items():
+        scored = [estimate.scored for estimate in run.estimates if estimate.task == task]
+        if scored and not any(scored) and set(counts) - {"skipped"}:
+            why = _read_first_reason(run, [task])
+            warnings.warn(f"no document of `{task}` has a score: {why}", UserWarning, stacklevel=4)
+
+
+def _read_first_reason(run: Run, tasks: Iterable[str]) -> str:
+    """Return why the first document of the tasks has no score, in one line."""
+    found = (record["why"] for task in tasks for record in run.records(task) if record["why"])
+    return summarise_reason(next(found, ""))
 
 
 def resume(

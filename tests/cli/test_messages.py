@@ -49,6 +49,14 @@ def test_the_place_of_an_unknown_task_is_a_flag_only_if_it_was_given(assay_comma
 
 def test_one_task_is_not_plural(assay_command: Assay) -> None:
     assert assay_command("ls", "tasks", "quickstart_copy").err.splitlines()[-1] == "1 task"
+    assert "\n1 document, 1 request to " in assay_command("plan", "quickstart_copy", "-L", "1").out
+
+
+def test_an_unknown_output_type_is_an_error(assay_command: Assay) -> None:
+    called = assay_command("ls", "tasks", "--type", "generate")
+    assert (called.code, called.out) == (2, "")
+    assert "no output type is called `generate`\n  at --type\n" in called.err
+    assert "generate_until" in called.err
 
 
 def test_a_folder_named_like_a_task_is_mentioned(assay_command: Assay, workspace: Path) -> None:

@@ -54,6 +54,14 @@ def test_functions_and_names_are_prompts_metrics_and_filters() -> None:
 
 
 @pytest.mark.usefixtures("workspace")
+def test_a_metric_that_fails_on_every_document_is_a_warning() -> None:
+    def misread(document: dict[str, Any], answer: str) -> float:
+        return float(document["capital"] == answer)
+
+    with pytest.warns(UserWarning, match="no document of `capitals` has a score: TypeError: .*indices"):
+        assay.run(model=recite, tasks=[make_task(metric=misread)])
+
+
 def test_templates_columns_and_choices() -> None:
     task = make_task(
         prompt="{{country}}:", choices=lambda document: [document["capital"], "Rome"], target=0, num_fewshot=1,

@@ -100,7 +100,10 @@ def command(
         close = get_close_matches(kind, listings, n=1)
         guess = f"did you mean `{close[0]}`? " if close else ""
         raise UnknownName(f"unknown kind `{kind}`", hint=f"{guess}one of: {', '.join(listings)}")
-    rows = [row for row in listings[kind]() if _matches(row, words)]
+    listed = listings[kind]()
+    if output_type and not listed:
+        _check_output_type(output_type)
+    rows = [row for row in listed if _matches(row, words)]
     if as_json:
         click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
         return
@@ -109,6 +112,17 @@ def command(
     click.echo(f"{len(rows)} {singular if len(rows) == 1 else kind}", err=True)
     if kind in ("models", "sinks"):
         _report_missing_plugins(kind)
+
+
+def _check_output_type(name: str) -> None:
+    from assay.core.errors import InvalidOption
+    from assay.core.output_types import OutputType
+
+    known = [kind.value for kind in OutputType]
+    if name not in known:
+        raise InvalidOption(
+            f"no output type is called `{name}`", where="--type", hint=f"use one of: {', '.join(known)}"
+        )
 
 
 def _print_kinds(*, as_json: bool) -> None:

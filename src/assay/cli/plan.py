@@ -127,7 +127,8 @@ def _print(plan: Plan, expected: CostForecast) -> None:
     total = sum(sum(kinds.values()) for kinds in counts.values())
     more = "at least " if any(planned.task.is_dialogue for planned in plan.tasks.values()) else ""
     echo_wrapped(
-        f"{plan.documents} documents, {more}{total} requests to `{plan.model.name}`; results folder: {plan.folder}"
+        f"{plan.documents} document{'' if plan.documents == 1 else 's'}, {more}{total} request{'' if total == 1 else 's'}"
+        f" to `{plan.model.name}`; results folder: {plan.folder}"
     )
     echo_wrapped(_format_estimate(expected))
     for name, task in expected.tasks.items():

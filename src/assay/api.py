@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Unpack
 
-from assay.core.errors import InvalidOption, RunInterrupted
+from assay.core.errors import InvalidOption, RunInterrupted, UnknownName
 from assay.core.options.run_spec import RunSpec, list_options
 from assay.core.ports import Model, SupportsTargets
 from assay.core.progress import RunProgress
@@ -30,11 +30,13 @@ from assay.engine.planning.plan import make_plan
 from assay.engine.planning.records import Plan
 from assay.engine.planning.run_keywords import RunKeywords
 from assay.engine.planning.setup.journal_setup import find_finished_run, open_journal
+from assay.engine.planning.setup.model_setup import load_model_files, register_model_class
 from assay.engine.planning.setup.recorded_model import RecordedModel
 from assay.engine.results.rescore import Scoring, ScoringSelection, rescore
 from assay.engine.results.run_facts import describe_sandbox, describe_start
 from assay.engine.results.verify import Verification, get_current_identity, verify_scores
 from assay.engine.results.verify import verify as verify_run
+from assay.models import MODELS
 from assay.models.function_model import ModelObject, adapt_model
 from assay.store.cache.response_cache import ResponseCache, default_cache_path
 from assay.store.runs.latest import record_latest
@@ -211,12 +213,30 @@ def resume(
     spec = spec if "output_path" in options else move_output_beside(spec, stored.folder)
     spec = _find_saved_tasks(spec, stored.folder, tasks)
     stored.close()
+    if model is None:
+        _check_model_name(spec, stored.folder)
     given_model = None if model is None else adapt_model(model)
     given_judges = [adapt_model(one, where="judges") for one in judges]
     with enforce_time_limit(spec.helper_timeout):
         planned = _check_same_run(_make_plan(spec, given_model, given_judges), stored, recalled.manifest)
         finished = _execute_plan(planned, execution)
     return finished if command else _close_results(finished)
+
+
+def _check_model_name(spec: RunSpec, folder: Path) -> None:
+    """Check that the model of a stored run has a name; a function or an object must be passed again.
+
+    Raises:
+        UnknownName: No model has the recorded name.
+    """
+    load_model_files(spec.include_path)
+    register_model_class(spec.model)
+    try:
+        MODELS.get(spec.model)
+    except UnknownName as error:
+        again = f"assay.resume({folder.name!r}, model=…)"
+        hint = f"if it is a function or an object, continue in Python: {again}"
+        raise UnknownName(error.what, where=str(folder), hint=hint) from None
 
 
 def score(

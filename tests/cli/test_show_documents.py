@@ -10,7 +10,9 @@ import pytest
 from tests.cli.conftest import Assay
 from tests.making import Function, answer_correctly, write_choices, write_task
 
+import assay
 from assay import models
+from assay.core.errors import AssayError
 from assay.core.records.requests import Likelihood, Request
 from assay.core.records.responses import Failure, LogProbability, Response
 from assay.testing import ScriptedModel
@@ -58,6 +60,16 @@ def test_run_without_conditions_shows_its_first_documents(
     ]
     assert "2 shown of 6; -n shows more" in called.err
     assert assay_command("show", run, "--wrong").err == "no documents are wrong; the run has 6 documents\n"
+
+
+def test_an_unfinished_run_says_how_many_documents_are_done(assay_command: Assay, workspace: Path) -> None:
+    def fail(prompt: str) -> str:
+        raise ValueError("no connection")
+
+    with pytest.raises(AssayError):
+        assay.run(model=fail, tasks=[str(write_task(workspace))])
+    called = assay_command("show", "latest", "--wrong")
+    assert called.err.endswith("the run has 6 documents (unfinished: 0 of 6 are done)\n")
 
 
 def test_documents_of_several_tasks_are_taken_evenly(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import assay
-from assay.core.errors import AssayError, InvalidOption
+from assay.core.errors import AssayError, InvalidOption, UnknownName
 from assay.core.ports import SupportsPreview
 from assay.core.records.requests import Request
 from assay.models.function_model import FunctionModel, adapt_model
@@ -88,6 +88,16 @@ def test_an_exception_of_a_function_is_reported() -> None:
 
     with pytest.raises(AssayError, match=r"failed .* times in a row: ValueError: no connection"):
         assay.run(model=fail, tasks=["quickstart_addition"], limit=50)
+
+
+@pytest.mark.usefixtures("workspace")
+def test_a_run_of_a_function_is_resumed_with_the_function() -> None:
+    run = assay.run(model=add, tasks=["quickstart_addition"], limit=2)
+    with pytest.raises(UnknownName, match="no model is called `add`") as caught:
+        assay.resume(run.folder)
+    assert caught.value.where == str(run.folder)
+    assert f"assay.resume({run.id!r}, model=…)" in caught.value.hint
+    assert assay.resume(run.folder, model=add).id == run.id
 
 
 def test_the_source_identifies_a_function_and_objects_make_it_unique() -> None:

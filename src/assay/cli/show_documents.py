@@ -75,7 +75,10 @@ def show_documents(
         if record is not None:
             _print_document(one, record, run.tasks[one.task], full=full)
     total = sum(len(run.journal.read_document_numbers(task)) for task in {*run.tasks})
-    click.echo(_summarise(selection, shown=len(chosen), found=len(found), total=total), err=True)
+    text = _summarise(selection, shown=len(chosen), found=len(found), total=total)
+    done = sum(run.journal.count_all_outcomes().values())
+    is_partial = total and done < total and not run.finished
+    click.echo(f"{text} (unfinished: {done} of {total} are done)" if is_partial else text, err=True)
 
 
 def _take_evenly(found: Sequence[SelectedDocument], limit: int) -> list[SelectedDocument]:

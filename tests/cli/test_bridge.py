@@ -10,6 +10,8 @@ import threading
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
+from scripts.reference.json_schemas import SCHEMAS, read_schema
 from tests.cli.conftest import Assay
 
 from assay import models
@@ -77,6 +79,7 @@ def test_a_program_on_documents(assay_command: Assay, echo: ScriptedModel, works
     ]
     again = assay_command(*arguments, "--json", "--", "python", "-c", AGENT)
     found = json.loads(again.out)
+    Draft202012Validator(read_schema(SCHEMAS / "bridge.json")).validate(found)
     assert [row["score"] for row in found] == [1.0, 0.0] and "+HI" in found[0]["changes"]
     assert len(echo.asked) == 1  # equal requests have one response, as in every run
 

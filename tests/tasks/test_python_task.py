@@ -241,6 +241,14 @@ def test_invalid_arguments_are_errors_with_their_place(
     assert what in caught.value.what and caught.value.where.startswith("assay.Task")
 
 
+def test_an_unknown_key_gets_a_suggestion() -> None:
+    with pytest.raises(UnknownName) as caught:
+        make_task(num_fewshots=3)
+    assert (
+        caught.value.hint.startswith("did you mean `num_fewshot`? ") and "assay ls" not in caught.value.hint
+    )
+
+
 @pytest.mark.usefixtures("workspace")
 def test_something_else_is_not_a_task() -> None:
     with pytest.raises(InvalidOption, match=r"must be a name, an `assay.Task` or a dictionary, not int"):

@@ -13,6 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, time
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,10 @@ class PythonTask:
             raise TaskError("`filters` must be a list", where=self._where, hint='filters=["lowercase"]')
         for key in keys:
             if key not in TASK_KEYS:
-                raise UnknownName.of("key of a task", key, sorted(TASK_KEYS), where=self._where)
+                close = get_close_matches(key, TASK_KEYS, n=1)
+                guess = f"did you mean `{close[0]}`? " if close else ""
+                hint = f"{guess}other keywords are the keys of a task file"
+                raise UnknownName(f"no key of a task is called `{key}`", where=self._where, hint=hint)
 
     @property
     def _where(self) -> str:

@@ -159,7 +159,7 @@ def _close_results(run: Run) -> Run:
 
 
 def _warn_if_not_scored(run: Run) -> None:
-    """Warn if no document of a run got a response, or no document of a task has a score, with the reason of the first one."""
+    """Warn if no document of a run got a response, or the code of a task failed on every document, with the first reason."""
     outcomes = {task: run.outcomes(task) for task in run.tasks}
     failed = sum(one.get("failed", 0) for one in outcomes.values())
     if failed and failed == sum(sum(one.values()) for one in outcomes.values()):
@@ -168,9 +168,15 @@ def _warn_if_not_scored(run: Run) -> None:
         return
     for task, counts in outcomes.items():
         scored = [estimate.scored for estimate in run.estimates if estimate.task == task]
-        if scored and not any(scored) and set(counts) - {"skipped"}:
+        if scored and not any(scored) and set(counts) == {"unscored"} and _has_code_failed(run, task):
             why = _read_first_reason(run, [task])
             warnings.warn(f"no document of `{task}` has a score: {why}", UserWarning, stacklevel=4)
+
+
+def _has_code_failed(run: Run, task: str) -> bool:
+    """Whether the code of a task raised an exception on its first document."""
+    first = next(iter(run.records(task)), None)
+    return first is not None and str(first["why"]).startswith("Traceback")
 
 
 def _read_first_reason(run: Run, tasks: Iterable[str]) -> str:

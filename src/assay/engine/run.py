@@ -290,7 +290,10 @@ class _RunStream:
             self.model_is_open = True
             await self.services.probe_calls.record()
             self.progress.stage = "ask"
-            await ask(self.plan.model, self.backlog, self._receive, self.unsaved, self.account.admit)
+            try:
+                await ask(self.plan.model, self.backlog, self._receive, self.unsaved, self.account.admit)
+            finally:
+                self.account.release_all()  # judges may wait for the budget of requests that were cancelled
 
     def _receive(self, outcome: Outcome) -> None:
         if self.has_media:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from tests.making import ROWS, write_task
 
 import assay
-from assay.core.errors import BudgetExceeded, InvalidOption
+from assay.core.errors import AssayError, BudgetExceeded, InvalidOption
 from assay.core.records.requests import Request
 from assay.core.records.responses import Failure, Response, Usage
 from assay.engine.running.cost_ledger import (
@@ -20,7 +21,8 @@ from assay.engine.running.cost_ledger import (
     CostLedger,
     bound_usage,
 )
-from assay.models.prices import Price, PriceTable
+from assay.models.prices import Price, PriceTable, load_prices
+from assay.store.journal.journal import Journal
 from assay.testing import ScriptedModel
 
 
@@ -424,3 +426,146 @@ def test_a_stopped_backlog_accepts_and_returns_nothing() -> None:
         return await backlog.take(5)
 
     assert asyncio.run(asyncio.wait_for(use(), 5)) == []
+
+
+# --- requests that get no answer -----------------------------------------------------------------------
+
+
+def finish(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a coroutine that may hang without the fix that it tests."""
+    asyncio.run(asyncio.wait_for(work(), 20))
+
+
+class PaidJudge(PaidModel):
+    """A judge with a bill that answers when `gate` is set."""
+
+    def __init__(self, name: str = "judge", **details: Any) -> None:
+        super().__init__(name=name, window=1, in_flight=1, **details)
+        self.gate = asyncio.Event()
+        self.started = asyncio.Event()
+        self.error: Exception | None = None
+
+    async def answer(self, window: Sequence[Request]) -> AsyncIterator[Any]:
+        self.started.set()
+        await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        async for outcome in super().answer(window):
+            yield outcome
+
+
+@asynccontextmanager
+async def open_services(folder: Path, *judges: PaidJudge, limit_usd: float) -> AsyncIterator[Any]:
+    from assay.core.progress import RunProgress
+    from assay.engine.running.services import ModelServices
+
+    ledger = CostLedger(load_prices(), limit_usd=limit_usd)
+    journal = Journal.open_for_writing(folder)
+    services = ModelServices(journal, None, RunProgress(), {}, None, ledger)
+    for judge in judges:
+        services.add_judge(judge.name, judge, {"name": judge.name})
+    try:
+        yield services, ledger
+    finally:
+        await services.close()
+        journal.close()
+    assert not ledger.reserved, "every reservation is settled"
+
+
+@pytest.mark.parametrize("error", [AssayError("no quota"), RuntimeError("no quota")])
+def test_a_failing_judge_releases_its_reservations(workspace: Path, error: Exception) -> None:
+    async def use() -> None:
+        judge = PaidJudge()
+        judge.error = error
+        judge.gate.set()
+        async with open_services(workspace, judge, limit_usd=5.0) as (services, ledger):
+            (requests,) = _requests(8)
+            outcomes = await asyncio.gather(*(services.ask("judge", request) for request in requests))
+            assert all(isinstance(outcome, Failure) for outcome in outcomes)
+            assert all("no quota" in outcome.message for outcome in outcomes)
+            assert not ledger.reserved
+
+    finish(use)
+
+
+def test_a_judge_that_cannot_be_opened_releases_its_reservations(workspace: Path) -> None:
+    class ClosedJudge(PaidJudge):
+        async def open(self) -> None:
+            raise OSError("no key")
+
+    async def use() -> None:
+        async with open_services(workspace, ClosedJudge(), limit_usd=5.0) as (services, ledger):
+            (requests,) = _requests(3)
+            asked = (services.ask("judge", request) for request in requests)
+            outcomes = await asyncio.gather(*asked, return_exceptions=True)
+            assert all("no key" in str(outcome) for outcome in outcomes)
+            assert not ledger.reserved
+
+    finish(use)
+
+
+def test_identical_requests_that_wait_for_the_budget_are_sent_once(workspace: Path) -> None:
+    async def use() -> None:
+        judge = PaidJudge()
+        async with open_services(workspace, judge, limit_usd=5.0) as (services, _):
+            first, second = _requests(2)[0]
+            same = (first, second, second, second)
+            asked = [asyncio.ensure_future(services.ask("judge", one)) for one in same]
+            await judge.started.wait()
+            asked[1].cancel()  # the other callers still get their answer
+            judge.gate.set()
+            outcomes = await asyncio.gather(*asked, return_exceptions=True)
+            names = [type(outcome).__name__ for outcome in outcomes]
+            assert names == ["Response", "CancelledError", "Response", "Response"]
+            assert [request.id for request in judge.asked] == [first.id, second.id]
+
+    finish(use)
+
+
+def test_the_same_request_to_two_judges_is_reserved_twice(workspace: Path) -> None:
+    async def use() -> None:
+        fast, slow = PaidJudge("fast"), PaidJudge("slow")
+        async with open_services(workspace, fast, slow, limit_usd=5.0) as (services, ledger):
+            first, second = _requests(2)[0]
+            waiting = [
+                asyncio.ensure_future(services.ask("slow", first)),
+                asyncio.ensure_future(services.ask("slow", second)),  # waits for the first
+            ]
+            await slow.started.wait()
+            fast.gate.set()
+            assert isinstance(await services.ask("fast", first), Response)
+            assert len(ledger.reserved) == 1 and not ledger.is_exhausted
+            slow.gate.set()
+            assert [type(outcome) for outcome in await asyncio.gather(*waiting)] == [Response, Response]
+
+    finish(use)
+
+
+def test_closing_the_judges_ends_requests_that_wait_for_the_budget(workspace: Path) -> None:
+    async def use() -> None:
+        judge = PaidJudge()
+        async with open_services(workspace, judge, limit_usd=5.0) as (services, ledger):
+            asked = [asyncio.ensure_future(services.ask("judge", request)) for request in _requests(3)[0]]
+            await judge.started.wait()
+            await services.close()
+            outcomes = await asyncio.gather(*asked, return_exceptions=True)
+            assert all("the run was stopped" in str(outcome) for outcome in outcomes)
+            assert not ledger.reserved
+
+    finish(use)
+
+
+def test_a_run_with_a_cost_limit_and_a_failing_judge_ends(workspace: Path) -> None:
+    class BrokenJudge(PaidModel):
+        def choose_answer(self, request: Request) -> Any:
+            raise AssayError("no quota")
+
+    rows = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(8)]
+    metrics = [{"metric": "good", "judge": {"kind": "binary"}}]
+    path = write_task(workspace / "tasks", "sums", rows, metric_list=metrics)
+    done = assay.run(
+        model=PaidModel(), judge=BrokenJudge(name="judge"), tasks=[str(path)], no_cache=True, max_cost=5
+    )
+    assert done.spent.requests == 8
+    endings = {ending for (ending,) in done.journal.query("SELECT outcome FROM outcomes")}
+    assert endings == {"judge-failed"}

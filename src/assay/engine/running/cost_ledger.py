@@ -128,8 +128,8 @@ class CostLedger:
         self.usual_usd = usual_usd
         """Average cost of a request in earlier starts, used until this start has responses."""
 
-        self.reserved: dict[str, float] = {}
-        """Request id -> its highest cost, for requests in flight."""
+        self.reserved: dict[tuple[CostAccount, str], float] = {}
+        """Account and request id -> the highest cost, for requests in flight. Several judges may get the same request."""
 
         self._refused_usd = 0.0
         self._settled = asyncio.Event()
@@ -161,9 +161,9 @@ class CostLedger:
             await self._settled.wait()
         return []
 
-    def settle(self, request_id: str, cost_usd: float | None) -> None:
+    def settle(self, account: CostAccount, request_id: str, cost_usd: float | None) -> None:
         """Release the reservation of a request and add its cost."""
-        self.reserved.pop(request_id, None)
+        self.reserved.pop((account, request_id), None)
         self.spent_usd += cost_usd or 0.0
         self._settled.set()
 
@@ -232,7 +232,7 @@ class CostAccount:
                     break
                 bound = expected
             self._track(request)
-            ledger.reserved[request.id] = bound
+            ledger.reserved[self, request.id] = bound
             remaining -= bound
             admitted.append(request)
             if not self._answers and not self._batched:
@@ -281,10 +281,10 @@ class CostAccount:
         bound = self._bounds.pop(outcome.request_id, None)
         size = self._input_sizes.pop(outcome.request_id, 0)
         if isinstance(outcome, Failure):
-            self._ledger.settle(outcome.request_id, None)
+            self._ledger.settle(self, outcome.request_id, None)
             return outcome
         if outcome.usage is None:  # unknown, not nothing: the reservation counts as spent
-            self._ledger.settle(outcome.request_id, bound)
+            self._ledger.settle(self, outcome.request_id, bound)
             return outcome
         usage = outcome.usage
         cost = usage.cost_usd
@@ -292,16 +292,27 @@ class CostAccount:
             cost = self._price.cost(usage)
         self._learn(bound, size, usage, cost)
         self._raise_reservations()
-        self._ledger.settle(outcome.request_id, cost)
+        self._ledger.settle(self, outcome.request_id, cost)
         return outcome if cost == usage.cost_usd else replace(outcome, usage=replace(usage, cost_usd=cost))
+
+    def release(self, request_id: str) -> None:
+        """Release the reservation of a request that was not sent or gets no answer."""
+        self._bounds.pop(request_id, None)
+        self._input_sizes.pop(request_id, None)
+        self._ledger.settle(self, request_id, None)
+
+    def release_all(self) -> None:
+        """Release all reservations of the model: it gets no more requests, and none is in flight."""
+        for request_id in list(self._bounds):
+            self.release(request_id)
 
     def _raise_reservations(self) -> None:
         """Reserve more for requests in flight if an answer shows that they may cost more."""
         for request_id, computed in self._bounds.items():
             bound = self._margin * self._highest_cost if computed is None else self._widen_bound(computed)
-            reserved = self._ledger.reserved.get(request_id)
+            reserved = self._ledger.reserved.get((self, request_id))
             if reserved is not None and bound is not None and bound > reserved:
-                self._ledger.reserved[request_id] = bound
+                self._ledger.reserved[self, request_id] = bound
 
     def _learn(self, bound: float | None, size: int, usage: Usage, cost: float | None) -> None:
         """Compare an answer with its reservation."""

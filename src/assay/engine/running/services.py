@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from assay.core.errors import AssayError, UnsupportedRequest
 from assay.core.fingerprints import digest_json
@@ -32,6 +32,8 @@ from assay.store.cache.response_cache import ResponseSource
 from assay.store.journal.journal import Journal
 
 __all__ = ["ModelServices", "first_error", "open_model"]
+
+E = TypeVar("E", bound=Exception)
 
 MAX_WINDOW_WAIT_S = 0.02
 """How long a window waits to become full: further requests may depend on its replies."""
@@ -103,14 +105,7 @@ class ModelServices:
             return known
         if self._closed:
             return Failure(request_id=request.id, kind="stopped", message="the run was stopped")
-        waiting = client.waiting.get(mark)
-        if waiting is None:
-            if not await client.account.admit([request]):
-                message = "the budget is exhausted (--max_cost)"
-                return Failure(request_id=request.id, kind="cost limit", message=message)
-            waiting = client.waiting[mark] = asyncio.get_running_loop().create_future()
-            counters.in_flight += 1
-            await client.put(request, mark)
+        waiting = client.waiting.get(mark) or client.send(request, mark, counters)
         return await asyncio.shield(waiting)
 
     async def execute(self, program: Program) -> Execution:
@@ -197,6 +192,9 @@ class _JudgeClient:
         self._fingerprints: dict[str, str] = {}
         """Request id -> fingerprint, for requests in flight."""
 
+        self._sending: set[asyncio.Task[None]] = set()
+        """Requests that wait for the budget or for the queue."""
+
         self._backlog = _JudgeBacklog(MAX_QUEUED)
         self._arrived: list[tuple[str, Outcome]] = []
         self._unsaved = UnsavedAnswerLimiter(model)
@@ -215,7 +213,38 @@ class _JudgeClient:
         await open_model(self.model)
         await self._services.probe_calls.record()
 
-    async def put(self, request: Generate, mark: str) -> None:
+    def send(self, request: Generate, mark: str, counters: JudgeProgress) -> asyncio.Future[Outcome]:
+        """Send a request as soon as the budget admits it, and return the future of its outcome.
+
+        A task of its own does so, because other callers may wait for the same outcome if this one is cancelled.
+        """
+        loop = asyncio.get_running_loop()
+        waiting = self.waiting[mark] = loop.create_future()
+        task = loop.create_task(self._send(request, mark, waiting, counters))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+        return waiting
+
+    async def _send(
+        self, request: Generate, mark: str, waiting: asyncio.Future[Outcome], counters: JudgeProgress
+    ) -> None:
+        try:
+            admitted = await self.account.admit([request])
+        except Exception as error:  # noqa: BLE001 - the adapter of the judge may be a plugin
+            if not waiting.done():
+                self.waiting.pop(mark, None)
+                waiting.set_exception(error)
+            return
+        if waiting.done():  # all requests failed meanwhile
+            self.account.release(request.id)
+        elif not admitted:
+            message = "the budget is exhausted (--max_cost)"
+            self.deliver(mark, Failure(request_id=request.id, kind="cost limit", message=message))
+        else:
+            counters.in_flight += 1
+            await self._put(request, mark)
+
+    async def _put(self, request: Generate, mark: str) -> None:
         if self._broken is not None:
             self._fail_request(request.id, mark)
             return
@@ -230,18 +259,23 @@ class _JudgeClient:
         except AssayError as error:
             self._broken = error
             await self._backlog.close()
+            self.account.release_all()  # nothing was sent
             self.fail_all(error)
             return
         try:
             await ask(self.model, self._backlog, self._receive, self._unsaved)
-        except* AssayError as several:  # it failed too often: its documents wait for the next start
-            self._broken = first_error(several)
+        except* Exception as several:  # noqa: BLE001 - it failed too often: its documents wait for the next start
+            first = first_error(several)
+            message = redact(f"the model `{self.model.name}` failed: {type(first).__name__}: {first}")
+            self._broken = first if isinstance(first, AssayError) else AssayError(message)
             await self._backlog.close()  # nothing reads the queue any more
             for request_id, mark in list(self._fingerprints.items()):
                 self._fail_request(request_id, mark)
 
     def _receive(self, outcome: Outcome) -> None:
-        self._record(self._fingerprints.pop(outcome.request_id), self.account.charge(outcome))
+        charged = self.account.charge(outcome)
+        if (mark := self._fingerprints.pop(outcome.request_id, None)) is not None:
+            self._record(mark, charged)
 
     def _record(self, mark: str, outcome: Outcome) -> None:
         self._arrived.append((mark, outcome))
@@ -265,7 +299,7 @@ class _JudgeClient:
         self._fingerprints.pop(request_id, None)
         message = str(self._broken.what if self._broken else "")
         failure = Failure(request_id=request_id, kind="model error", message=message)
-        self._record(mark, failure)
+        self._record(mark, self.account.charge(failure))
 
     def deliver(self, mark: str, outcome: Outcome) -> None:
         """Complete the future of an outcome."""
@@ -284,11 +318,12 @@ class _JudgeClient:
     async def close(self) -> None:
         """Close the judge."""
         await self._backlog.close()
-        tasks = [task for task in (self._work, self._opening) if task is not None]
+        tasks = [task for task in (self._work, self._opening, *self._sending) if task is not None]
         for task in tasks:
             task.cancel()
         opened = self._opening is not None and self._opening.done() and not _has_failed(self._opening)
         await asyncio.gather(*tasks, return_exceptions=True)
+        self.account.release_all()  # requests for other judges may wait for the budget
         self.fail_all(AssayError("the run was stopped", hint="repeat the command to resume"))
         if opened:
             await self.model.close()
@@ -341,7 +376,7 @@ def _has_failed(task: asyncio.Task[None]) -> bool:
     return task.cancelled() or task.exception() is not None
 
 
-def first_error(several: BaseExceptionGroup[AssayError]) -> AssayError:
+def first_error(several: BaseExceptionGroup[E]) -> E:
     """Return the first error of an exception group: it stopped the others."""
     first = several.exceptions[0]
     return first_error(first) if isinstance(first, BaseExceptionGroup) else first

@@ -359,6 +359,32 @@ def test_a_server_that_ignores_its_limit_raises_the_reservations() -> None:
     asyncio.run(asyncio.wait_for(use(), 5))
 
 
+def test_reservations_are_compared_only_after_an_answer_that_costs_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each comparison visits all requests in flight: one after every answer would take quadratic time."""
+    ledger, account = make_account(1e6)
+    (requests,) = _requests(101)
+    visited = 0
+    widen = CostAccount._widen_bound
+
+    def count(self: CostAccount, computed: float | None) -> float | None:
+        nonlocal visited
+        visited += 1
+        return widen(self, computed)
+
+    asyncio.run(account.admit(requests))
+    answer(account, requests[0], 5)
+    assert len(asyncio.run(account.admit(requests[1:]))) == 100
+    monkeypatch.setattr(CostAccount, "_widen_bound", count)
+    for request in requests[1:50]:
+        answer(account, request, 5)
+    assert visited == 0
+    answer(account, requests[50], 30)  # ten were asked for
+    assert visited == 50
+    assert min(ledger.reserved.values()) >= 60
+
+
 def test_a_response_without_usage_counts_as_its_reservation() -> None:
     ledger, account = make_account(25.0)
     (requests,) = _requests(1)

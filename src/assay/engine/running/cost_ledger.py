@@ -290,8 +290,8 @@ class CostAccount:
         cost = usage.cost_usd
         if cost is None and self._price is not None:
             cost = self._price.cost(usage)
-        self._learn(bound, size, usage, cost)
-        self._raise_reservations()
+        if self._learn(bound, size, usage, cost):
+            self._raise_reservations()
         self._ledger.settle(self, outcome.request_id, cost)
         return outcome if cost == usage.cost_usd else replace(outcome, usage=replace(usage, cost_usd=cost))
 
@@ -314,13 +314,15 @@ class CostAccount:
             if reserved is not None and bound is not None and bound > reserved:
                 self._ledger.reserved[self, request_id] = bound
 
-    def _learn(self, bound: float | None, size: int, usage: Usage, cost: float | None) -> None:
-        """Compare an answer with its reservation."""
+    def _learn(self, bound: float | None, size: int, usage: Usage, cost: float | None) -> bool:
+        """Compare an answer with its reservation; return whether requests in flight may cost more than is reserved for them."""
         if cost is None:
-            return
+            return False
         self._answers += 1
+        ratio = cost / bound if bound else 0.0
+        rose = cost > self._highest_cost or ratio > self._highest_ratio
         self._highest_cost = max(self._highest_cost, cost)
-        if bound:
-            self._highest_ratio = max(self._highest_ratio, cost / bound)
+        self._highest_ratio = max(self._highest_ratio, ratio)
         if size:
             self._highest_input_ratio = max(self._highest_input_ratio or 0.0, usage.input_tokens / size)
+        return rose

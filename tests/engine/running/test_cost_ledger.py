@@ -393,6 +393,15 @@ def test_a_response_without_usage_counts_as_its_reservation() -> None:
     assert ledger.spent_usd == 10
 
 
+def test_responses_without_usage_do_not_make_the_run_sequential() -> None:
+    ledger, account = make_account(45.0)
+    (requests,) = _requests(8)
+    assert len(asyncio.run(account.admit(requests))) == 1
+    account.charge(Response(request_id=requests[0].id, value=""))
+    assert len(asyncio.run(account.admit(requests[1:]))) == 3  # ten dollars each
+    assert ledger.spent_usd + sum(ledger.reserved.values()) == 40
+
+
 def test_overspending_is_reported() -> None:
     ledger, account = make_account(25.0)
     (requests,) = _requests(2)

@@ -206,6 +206,10 @@ class CostAccount:
 
         self._highest_cost = 0.0
         self._answers = 0
+        """Responses with a known cost."""
+
+        self._has_response = False
+        """Whether the model responded, with or without usage."""
 
     async def admit(self, window: Sequence[Request]) -> list[Request]:
         """Return the requests that may be sent; for a free model, all of them."""
@@ -216,7 +220,7 @@ class CostAccount:
     def reserve(self, window: Sequence[Request]) -> list[Request]:
         """Reserve the highest cost of the first requests that fit, and return them."""
         ledger = self._ledger
-        if not self._answers and self._bounds and not self._batched:
+        if not self._has_response and self._bounds and not self._batched:
             return []  # the first request is in flight
         remaining, admitted = ledger.remaining_usd, list[Request]()
         for request in window:
@@ -235,7 +239,7 @@ class CostAccount:
             ledger.reserved[self, request.id] = bound
             remaining -= bound
             admitted.append(request)
-            if not self._answers and not self._batched:
+            if not self._has_response and not self._batched:
                 break  # the server may ignore the limit: its first answer shows that
         return admitted
 
@@ -283,6 +287,7 @@ class CostAccount:
         if isinstance(outcome, Failure):
             self._ledger.settle(self, outcome.request_id, None)
             return outcome
+        self._has_response = True
         if outcome.usage is None:  # unknown, not nothing: the reservation counts as spent
             self._ledger.settle(self, outcome.request_id, bound)
             return outcome

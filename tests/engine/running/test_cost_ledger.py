@@ -419,6 +419,33 @@ def test_input_is_counted_with_the_continuation() -> None:
     assert bound_usage(request, None) == Usage(MESSAGE_OVERHEAD_TOKENS + 3 + 3, 1)
 
 
+def test_tool_calls_results_and_definitions_are_counted_by_their_bytes() -> None:
+    from dataclasses import replace
+
+    from assay.core.records.messages import Message, Prompt, Text
+    from assay.core.records.requests import Generate, Settings
+    from assay.core.records.tools import ResponseFormat, Tool, ToolCall, ToolResult, Tools
+
+    messages = (
+        Message("user", (Text("abc"),)),
+        Message("assistant", (ToolCall("now", '{"a": 1}', "id1"),)),
+        Message("tool", (ToolResult("é" * 50, "id1", "now"),)),
+    )
+    plain = Generate(task="t", document=0, prompt=Prompt(messages, chat=True), settings=Settings({}))
+    size = 4 * MESSAGE_OVERHEAD_TOKENS + 3 + (3 + 8 + 3) + (100 + 3 + 3)
+    assert bound_usage(plain, 7) == Usage(size, 7)
+
+    tools = Tools(tools=(Tool("now", "x" * 300), Tool("then", "y" * 500)))
+    with_tools = bound_usage(replace(plain, tools=tools), 7).input_tokens - size
+    assert 800 + 2 * MESSAGE_OVERHEAD_TOKENS < with_tools < 1200
+    described = replace(plain, tools=replace(tools, syntax="json"))
+    assert bound_usage(described, 7).input_tokens == size, "the prompt contains the definitions"
+
+    schema = ResponseFormat(schema={"type": "object", "description": "z" * 400})
+    with_schema = bound_usage(replace(plain, response_format=schema), 7).input_tokens - size
+    assert 400 < with_schema < 600
+
+
 def test_a_failure_releases_its_reserved_cost() -> None:
     prices = PriceTable(({"x/y": Price(input=0, output=1e6)},))
     ledger = CostLedger(prices, limit_usd=15.0)

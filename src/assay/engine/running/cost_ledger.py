@@ -10,6 +10,7 @@ fit is sent alone, if it fits at the highest ratio seen so far. So the limit is 
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,6 +21,7 @@ from assay.core.ports import Model, SupportsOutputLimit, SupportsPricing
 from assay.core.records.messages import Image, Text
 from assay.core.records.requests import Generate, Likelihood, Request
 from assay.core.records.responses import Failure, Outcome, Usage
+from assay.core.records.tools import ToolCall, ToolResult
 from assay.models.prices import Price, PriceTable, is_self_hosted, load_prices
 from assay.store.journal.journal import Journal
 
@@ -34,7 +36,7 @@ __all__ = [
 ]
 
 MESSAGE_OVERHEAD_TOKENS = 16
-"""Tokens of a chat template for each message."""
+"""Tokens of a chat template for each message, tool call and definition."""
 
 MAX_TOKENS_PER_IMAGE = 2_000
 MAX_TOKENS_PER_RECORDING = 20_000
@@ -89,14 +91,36 @@ def bound_usage(request: Request, output_limit: int | None) -> Usage:
         for part in message.parts:
             match part:
                 case Text(text=text):
-                    size += len(text.encode("utf-8", "surrogatepass"))
+                    size += _count_bytes(text)
+                case ToolCall(name=name, arguments=arguments, id=call_id):
+                    size += MESSAGE_OVERHEAD_TOKENS + _count_bytes(name, arguments, call_id)
+                case ToolResult(content=content, call_id=call_id, name=name):
+                    size += _count_bytes(content, call_id, name)
                 case Image():
                     size += MAX_TOKENS_PER_IMAGE
                 case _:
                     size += MAX_TOKENS_PER_RECORDING
     if isinstance(request, Likelihood):
-        size += len(request.continuation.encode("utf-8", "surrogatepass"))
+        size += _count_bytes(request.continuation)
+    if isinstance(request, Generate):
+        size += _bound_definitions(request)
     return Usage(size, (output_limit or 0) if isinstance(request, Generate) else 1)
+
+
+def _bound_definitions(request: Generate) -> int:
+    """Return the largest number of tokens of the tools and the response format."""
+    size = 0
+    if request.tools is not None and not request.tools.syntax:  # else the prompt describes them
+        for tool in request.tools.tools:
+            size += MESSAGE_OVERHEAD_TOKENS + _count_bytes(json.dumps(tool.to_json(), ensure_ascii=False))
+    if request.response_format is not None:
+        definition = json.dumps(request.response_format.to_json(), ensure_ascii=False)
+        size += MESSAGE_OVERHEAD_TOKENS + _count_bytes(definition)
+    return size
+
+
+def _count_bytes(*texts: str) -> int:
+    return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 
 def find_output_limit(model: Model, request: Generate) -> int | None:

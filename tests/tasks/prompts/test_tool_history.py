@@ -58,6 +58,30 @@ def test_a_name_or_an_id_decides_which_call_a_result_belongs_to() -> None:
     ]
 
 
+def test_calls_without_an_id_get_the_id_of_their_result() -> None:
+    asked = calls(ToolCall("weather"), ToolCall("now"), ToolCall("weather"), ToolCall("now", id="own"))
+    linked = link_tool_results(
+        [
+            asked,
+            *results(
+                ToolResult("noon", "b", "now"),
+                ToolResult("rain", "call00001"),  # an id that Assay would give
+                ToolResult("sunny"),
+                ToolResult("night", "unknown", "now"),  # the call that waits has another id
+            ),
+        ]
+    )
+    first, second, third, fourth = linked[0].tool_calls
+    assert (first.id, second.id, fourth.id) == ("call00001", "b", "own")
+    assert third.id not in {"", "call00001", "b", "own"}
+    assert [message.parts for message in linked[1:]] == [
+        (ToolResult("noon", "b", "now"),),
+        (ToolResult("rain", "call00001", "weather"),),
+        (ToolResult("sunny", third.id, "weather"),),
+        (ToolResult("night", "unknown", "now"),),
+    ]
+
+
 def test_complete_messages_and_results_without_a_call_stay_unchanged() -> None:
     given = (QUESTION, calls(ToolCall("now", id="a")), *results(ToolResult("noon", "a", "now")))
     assert link_tool_results(given) == given

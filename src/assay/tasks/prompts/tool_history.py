@@ -32,29 +32,54 @@ def link_tool_results(messages: Iterable[Message]) -> tuple[Message, ...]:
     """Return the messages with an id for every call, and the id and name of its call for every result.
 
     A result without an id belongs to the first call that has no result yet; if the result has a name, to the first such call
-    of that function. A result without a call stays unchanged.
+    of that function. A result with an id that no call has belongs to the first such call without an id, which gets the id of
+    the result. A result without a call stays unchanged.
     """
     listed = list(messages)
-    given = {call.id for message in listed for call in message.tool_calls if call.id}
+    given = {call.id for message in listed for call in message.tool_calls}
+    given |= {part.call_id for message in listed for part in message.parts if isinstance(part, ToolResult)}
     ids = (name for number in range(1, 100_000) if (name := _CALL_ID.format(number)) not in given)
     known: dict[str, ToolCall] = {}
     waiting: list[ToolCall] = []
+    renamed: dict[str, str] = {}
+    """The id of a call that had none -> the id in its result; empty while it has no such result."""
+
     linked = []
     for message in listed:
         parts: list[Part] = []
         for part in message.parts:
             if isinstance(part, ToolCall):
-                part = part if part.id else replace(part, id=next(ids))
+                if not part.id:
+                    part = replace(part, id=next(ids))
+                    renamed[part.id] = ""
                 known[part.id] = part
                 waiting.append(part)
             elif isinstance(part, ToolResult):
-                call = known.get(part.call_id) if part.call_id else _find_waiting(waiting, part.name)
+                call = known.get(part.call_id)
+                if call is None:
+                    free = [one for one in waiting if one.id in renamed] if part.call_id else waiting
+                    call = _find_waiting(free, part.name)
                 if call is not None:
                     waiting = [one for one in waiting if one is not call]
+                    if part.call_id and call.id != part.call_id:
+                        renamed[call.id] = part.call_id
+                        known[part.call_id] = call = replace(call, id=part.call_id)
                     part = replace(part, call_id=call.id, name=part.name or call.name)
             parts.append(part)
         linked.append(Message(message.role, tuple(parts)))
-    return tuple(linked)
+    return (
+        tuple(_rename_calls(message, renamed) for message in linked)
+        if any(renamed.values())
+        else tuple(linked)
+    )
+
+
+def _rename_calls(message: Message, renamed: Mapping[str, str]) -> Message:
+    parts = [
+        replace(part, id=renamed[part.id]) if isinstance(part, ToolCall) and renamed.get(part.id) else part
+        for part in message.parts
+    ]
+    return Message(message.role, tuple(parts))
 
 
 def _find_waiting(waiting: Sequence[ToolCall], name: str) -> ToolCall | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import threading
 from collections.abc import Iterator
@@ -11,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.making import write_task
 from tests.viewer.web.browser_visit import check_accessibility, wait_until
 
+import assay
 from assay.core.errors import InvalidOption
 from assay.store.runs.run import Run
+from assay.testing import ScriptedModel
 from assay.viewer.web.site.links import to_file_name
 from assay.viewer.web.site.writer import MARKER_FILE, write_site
 
@@ -192,3 +196,31 @@ def test_a_site_is_replaced_and_other_folders_are_refused(runs: Runs, tmp_path: 
     write_site([str(runs[0].folder)], site, max_documents=1)
     assert not (site / "runs" / "old.html").exists()
     assert (site / "notes.txt").read_text() == "mine" and (site / MARKER_FILE).is_file()
+
+
+def test_texts_with_the_markup_that_the_writer_changes_stay_as_they_are(tmp_path: Path) -> None:
+    literals = [
+        "Use the data-reader API, <a data-read href>, data-reading and data-ready",
+        '<script type="module" src="/static/x.js">',
+        '<div id="categories" data-site-categories></div>',
+        '<meta charset="utf-8">',
+        '<tr data-href="/runs/x"></tr> id="last-page"',
+        '<a href="/runs/other/documents" src="/media/x" action="/compare">x</a> href="/runs/x%402"',
+    ]
+    text = "\n".join(literals)
+    task = write_task(tmp_path / "tasks", "texts", [{"question": text, "answer": text}])
+    run = assay.run(
+        model=ScriptedModel(lambda request: text),
+        tasks=[str(task)],
+        no_cache=True,
+        output_path=str(tmp_path / "runs"),
+    )
+    write_site([str(run.folder)], tmp_path / "site")
+    page = (tmp_path / "site" / "runs" / to_file_name(run.id) / "tasks" / "texts" / "0.html").read_text(
+        "utf-8"
+    )
+    shown = html.unescape(re.sub(r"<[^>]*>", "", page))
+    for literal in literals:
+        assert shown.count(literal) >= 2, literal  # the prompt and the response
+    assert '<button type="button" data-reading="raw">' in page
+    assert not re.search(r"<a[^>]* data-read\b", page)

@@ -272,7 +272,7 @@ class _SiteWriter:
         page = await self._render(place.source)
         if _CATEGORIES in page:
             page = page.replace(_CATEGORIES, await self._render_categories(place.source))
-        page = _SCRIPT.sub("<script defer", page).replace(" data-read", "")
+        page = _SCRIPT.sub("<script defer", page)
         page = rewrite_links(page, place.file, self._links, self._queue.add)
         head = (
             f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{SITE_POLICY}">\n'

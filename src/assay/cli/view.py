@@ -96,6 +96,8 @@ def _write_site(what: tuple[str, ...], folder: Path, *, has_media: bool, max_doc
     written = write_site(what, folder, has_media=has_media, max_documents=max_documents, on_progress=show)
     if sys.stderr.isatty():
         click.echo("", err=True)
+    for key, why in written.left_out.items():
+        click.echo(f"warning: the site leaves out the run {key}, which cannot be indexed: {why}", err=True)
     click.echo(str(folder / "index.html"))
     runs = "1 run" if written.runs == 1 else f"{written.runs} runs"
     size = written.size_bytes / 2**20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,6 +39,7 @@ class RunCatalog:
                 self._runs.append(find_run(word))
         self._everything = not words
         self._known: dict[str, Path] = {}
+        self._left_out: set[str] = set()
         self._refreshed_at = 0.0
         self._lock = threading.Lock()
         self.indexes = IndexPool()
@@ -59,6 +60,12 @@ class RunCatalog:
                 self._refreshed_at = now
             return self._known
 
+    def leave_out(self, keys: Iterable[str]) -> None:
+        """Hide runs from now on."""
+        with self._lock:
+            self._left_out.update(keys)
+            self._known = {key: path for key, path in self._known.items() if key not in self._left_out}
+
     def _find_runs(self) -> dict[str, Path]:
         found = list(self._runs)
         if self._everything:
@@ -73,7 +80,7 @@ class RunCatalog:
         for resolved in unique:
             suffix = hashlib.sha256(str(resolved).encode("utf-8", "surrogatepass")).hexdigest()[:6]
             known[resolved.name if names[resolved.name] == 1 else f"{resolved.name}~{suffix}"] = resolved
-        return known
+        return {key: path for key, path in known.items() if key not in self._left_out}
 
     def folder(self, key: str) -> Path:
         """Return the folder of a run, or of a later scoring of it (`key@2`).

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import shutil
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -16,13 +17,33 @@ from tests.making import write_task
 from tests.viewer.web.browser_visit import check_accessibility, wait_until
 
 import assay
-from assay.core.errors import InvalidOption
+from assay.core.errors import AssayError, InvalidOption
+from assay.store.journal.journal import JOURNAL_FILE
 from assay.store.runs.run import Run
 from assay.testing import ScriptedModel
 from assay.viewer.web.site.links import to_file_name
 from assay.viewer.web.site.writer import MARKER_FILE, write_site
 
 Runs = tuple[Run, Run]
+
+MARKUP = (
+    "Use the data-reader API, <a data-read href>, data-reading and data-ready",
+    '<script type="module" src="/static/x.js">',
+    '<div id="categories" data-site-categories></div>',
+    '<meta charset="utf-8">',
+    '<tr data-href="/runs/x"></tr> id="last-page"',
+    '<a href="/runs/other/documents" src="/media/x" action="/compare">x</a> href="/runs/x%402"',
+)
+"""Texts that look like what the writer changes in pages."""
+
+
+@pytest.fixture(scope="module")
+def small_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run of one document."""
+    folder, text = tmp_path_factory.mktemp("small"), "\n".join(MARKUP)
+    task = write_task(folder / "tasks", "texts", [{"question": text, "answer": text}])
+    model = ScriptedModel(lambda request: text)
+    return assay.run(model=model, tasks=[str(task)], no_cache=True, output_path=str(folder / "runs"))
 
 
 @pytest.fixture(scope="module")
@@ -198,29 +219,33 @@ def test_a_site_is_replaced_and_other_folders_are_refused(runs: Runs, tmp_path: 
     assert (site / "notes.txt").read_text() == "mine" and (site / MARKER_FILE).is_file()
 
 
-def test_texts_with_the_markup_that_the_writer_changes_stay_as_they_are(tmp_path: Path) -> None:
-    literals = [
-        "Use the data-reader API, <a data-read href>, data-reading and data-ready",
-        '<script type="module" src="/static/x.js">',
-        '<div id="categories" data-site-categories></div>',
-        '<meta charset="utf-8">',
-        '<tr data-href="/runs/x"></tr> id="last-page"',
-        '<a href="/runs/other/documents" src="/media/x" action="/compare">x</a> href="/runs/x%402"',
-    ]
-    text = "\n".join(literals)
-    task = write_task(tmp_path / "tasks", "texts", [{"question": text, "answer": text}])
-    run = assay.run(
-        model=ScriptedModel(lambda request: text),
-        tasks=[str(task)],
-        no_cache=True,
-        output_path=str(tmp_path / "runs"),
-    )
-    write_site([str(run.folder)], tmp_path / "site")
-    page = (tmp_path / "site" / "runs" / to_file_name(run.id) / "tasks" / "texts" / "0.html").read_text(
+def test_a_damaged_run_is_left_out(small_run: Run, tmp_path: Path) -> None:
+    good, damaged = tmp_path / "runs" / "good", tmp_path / "runs" / "damaged"
+    shutil.copytree(small_run.folder, good)
+    damaged.mkdir()
+    (damaged / JOURNAL_FILE).write_bytes(b"no journal" * 1000)
+    written = write_site([str(tmp_path / "runs")], tmp_path / "site")
+    assert written.runs == 1 and list(written.left_out) == ["damaged"] and written.left_out["damaged"]
+    assert "damaged" not in (tmp_path / "site" / "index.html").read_text("utf-8")
+    assert (tmp_path / "site" / "runs" / "good" / "index.html").is_file()
+    before = sorted(tmp_path.joinpath("site").rglob("*"))
+    with pytest.raises(AssayError, match="cannot index the run `damaged`"):
+        write_site([str(damaged)], tmp_path / "site")
+    assert sorted(tmp_path.joinpath("site").rglob("*")) == before
+    with pytest.raises(AssayError, match="cannot index"):
+        write_site([str(damaged)], tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_texts_with_the_markup_that_the_writer_changes_stay_as_they_are(
+    small_run: Run, tmp_path: Path
+) -> None:
+    write_site([str(small_run.folder)], tmp_path / "site")
+    page = (tmp_path / "site" / "runs" / to_file_name(small_run.id) / "tasks" / "texts" / "0.html").read_text(
         "utf-8"
     )
     shown = html.unescape(re.sub(r"<[^>]*>", "", page))
-    for literal in literals:
+    for literal in MARKUP:
         assert shown.count(literal) >= 2, literal  # the prompt and the response
     assert '<button type="button" data-reading="raw">' in page
     assert not re.search(r"<a[^>]* data-read\b", page)

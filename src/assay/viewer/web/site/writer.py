@@ -44,6 +44,9 @@ _MAX_CATEGORY_TASKS = 6
 _ROWS_PER_FILE = 2000
 _INDEX_TIMEOUT_S = 3600.0
 _WRITTEN = ("index.html", "runs", "compare", "matrix", "assets", "media", MARKER_FILE)
+_NEW_FOLDER = ".assay-site-new"
+"""A site is written into this folder inside its own, and moved when it is complete: an error leaves the old site as it is."""
+
 _EXTENSIONS = {"audio/mpeg": "mp3", "image/jpeg": "jpg", "audio/mp4": "m4a"}
 _TABLE_ROWS = re.compile(r"<tr data-href=.*?</tr>", re.DOTALL)
 _PAGE_COUNT = re.compile(r'id="last-page"')
@@ -59,6 +62,8 @@ class SiteSummary:
     pages: int = 0
     files: int = 0
     size_bytes: int = 0
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Runs that cannot be indexed, and why."""
 
 
 def write_site(
@@ -73,6 +78,7 @@ def write_site(
 
     Raises:
         InvalidOption: The folder has other content, or there is no run.
+        AssayError: No run can be indexed, or a page cannot be rendered. An earlier site stays as it was.
     """
     catalog = RunCatalog(words)
     with closing(catalog):
@@ -81,35 +87,61 @@ def write_site(
             raise InvalidOption(
                 "there is no run to write", where="--bundle", hint=f"searched {', '.join(catalog.locations)}"
             )
-        _clear_folder(folder)
+        _check_folder(folder)
         preload()
-        writer = _SiteWriter(catalog, folder, has_media, max_documents, on_progress)
-        with ThreadPoolExecutor(1) as pool:  # a notebook has an event loop of its own
-            job = pool.submit(lambda: asyncio.run(writer.write()))
-            try:
-                return job.result()
-            except BaseException:
-                writer.stop()
-                raise
+        is_new = not folder.exists()
+        staged = folder / _NEW_FOLDER
+        _delete_folder(staged)  # of a killed process
+        staged.mkdir(parents=True)
+        try:
+            summary = _write_pages(_SiteWriter(catalog, staged, has_media, max_documents, on_progress))
+            _replace_site(folder, staged)
+        finally:
+            _delete_folder(staged)
+            if is_new and not any(folder.iterdir()):
+                folder.rmdir()
+        return summary
 
 
-def _clear_folder(folder: Path) -> None:
-    """Remove an earlier site; refuse a folder with anything else."""
+def _write_pages(writer: _SiteWriter) -> SiteSummary:
+    with ThreadPoolExecutor(1) as pool:  # a notebook has an event loop of its own
+        job = pool.submit(lambda: asyncio.run(writer.write()))
+        try:
+            return job.result()
+        except BaseException:
+            writer.stop()
+            raise
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse a folder with anything but an earlier site."""
     if folder.exists() and not folder.is_dir():
         raise InvalidOption(f"`{folder}` is not a folder", where="--bundle")
-    if folder.is_dir() and any(folder.iterdir()):
-        if not (folder / MARKER_FILE).is_file():
-            raise InvalidOption(
-                f"the folder `{folder}` is not empty and contains no site of `assay view --bundle`",
-                where="--bundle",
-                hint="name a new or empty folder",
-            )
-        for path in folder.iterdir():
-            if path.is_dir() and path.name in _WRITTEN and not path.is_symlink():
-                shutil.rmtree(path)
-            elif path.is_file() and (path.name in _WRITTEN or path.name.startswith("runs-by-")):
-                path.unlink()
-    folder.mkdir(parents=True, exist_ok=True)
+    is_used = folder.is_dir() and any(path.name != _NEW_FOLDER for path in folder.iterdir())
+    if is_used and not (folder / MARKER_FILE).is_file():
+        raise InvalidOption(
+            f"the folder `{folder}` is not empty and contains no site of `assay view --bundle`",
+            where="--bundle",
+            hint="name a new or empty folder",
+        )
+
+
+def _replace_site(folder: Path, staged: Path) -> None:
+    """Move a complete site into its folder, in place of an earlier one; other files stay."""
+    old = staged / "old"
+    old.mkdir()
+    for path in sorted(folder.iterdir()):
+        is_sorted_list = path.name.startswith("runs-by-") and path.is_file()
+        if (path.name in _WRITTEN and path.name != MARKER_FILE) or is_sorted_list:
+            path.rename(old / path.name)
+    for path in sorted(staged.iterdir()):
+        if path != old:
+            path.replace(folder / path.name)
+
+
+def _delete_folder(folder: Path) -> None:
+    if folder.is_dir() and not folder.is_symlink():
+        shutil.rmtree(folder)
 
 
 @dataclass(slots=True)
@@ -154,10 +186,18 @@ class _SiteWriter:
 
     async def write(self) -> SiteSummary:
         """Write everything."""
-        keys = list(self._catalog.folders())
+        sizes: dict[str, int] = {}
+        for key in list(self._catalog.folders()):
+            if (size := await asyncio.to_thread(self._index, key)) is not None:
+                sizes[key] = size
+        left_out = self._summary.left_out
+        if not sizes:
+            key, why = next(iter(left_out.items()))
+            raise AssayError(f"cannot index the run `{key}`: {why}")
+        self._catalog.leave_out(left_out)
+        keys = list(sizes)
         self._summary.runs = len(keys)
         (self._folder / MARKER_FILE).write_text(json.dumps({"runs": keys}, indent=2) + "\n", "utf-8")
-        sizes = {key: await asyncio.to_thread(self._index, key) for key in keys}
         limit = self._options.max_documents
         largest = max((size if limit is None else min(size, limit)) for size in sizes.values())
         self._options = replace(self._options, has_filters=largest <= MAX_FILTERED_DOCUMENTS)
@@ -183,11 +223,15 @@ class _SiteWriter:
             await self._write(self._queue.waiting.popleft())
         return self._summary
 
-    def _index(self, key: str) -> int:
-        """Build the index of a run, without which pages have no filters; return the number of documents."""
+    def _index(self, key: str) -> int | None:
+        """Build the index of a run, without which pages have no filters; return the number of documents.
+
+        None if the run cannot be indexed; the summary states why.
+        """
         state = self._catalog.index(key, wait_s=_INDEX_TIMEOUT_S)
         if state.index is None:
-            raise AssayError(f"cannot index the run `{key}`: {state.why or 'it takes too long'}")
+            self._summary.left_out[key] = state.why or "it takes too long"
+            return None
         return len(state.index.columns)
 
     async def _list_scorings(self, keys: Sequence[str]) -> list[str]:
@@ -198,9 +242,11 @@ class _SiteWriter:
             found += [
                 f"{key}@{number}" for number in re.findall(r'href="/runs/[^"/?]*%40(\d+)"', page) if number
             ]
+        known = dict.fromkeys(keys)
         for key in found[len(keys) :]:
-            await asyncio.to_thread(self._index, key)
-        return list(dict.fromkeys(found))
+            if key not in known and await asyncio.to_thread(self._index, key) is not None:
+                known[key] = None
+        return list(known)
 
     async def _order_compared(self, keys: Sequence[str]) -> tuple[str, ...]:
         """Return the runs of the comparison in its order; none if there is nothing to compare."""

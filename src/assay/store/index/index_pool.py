@@ -44,6 +44,7 @@ class IndexPool:
     def __init__(self) -> None:
         self._states: dict[Path, IndexState] = {}
         self._lock = threading.Lock()
+        self._is_closed = False
 
     def get_state(self, folder: Path, *, wait_s: float = 0.0, fresh: bool = False) -> IndexState:
         """Return the state of the index of a run. Start to build or extend it if necessary, and wait up to `wait_s` seconds.
@@ -101,6 +102,8 @@ class IndexPool:
 
         def progress(done: int) -> None:
             state.done = done
+            if self._is_closed:
+                raise AssayError("the viewer was closed")
 
         held = is_locked(folder)
         changed = index.update(progress)
@@ -112,7 +115,8 @@ class IndexPool:
         state.index = index
 
     def close(self) -> None:
-        """Close all journals."""
+        """Stop updates and close all journals."""
+        self._is_closed = True
         for state in self._states.values():
             if state.thread is not None:
                 state.thread.join(30)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import html
+import os
 import re
 import shutil
+import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,6 +21,7 @@ from tests.viewer.web.browser_visit import check_accessibility, wait_until
 
 import assay
 from assay.core.errors import AssayError, InvalidOption
+from assay.store.index.document_index import DocumentIndex
 from assay.store.journal.journal import JOURNAL_FILE
 from assay.store.runs.run import Run
 from assay.testing import ScriptedModel
@@ -235,6 +239,27 @@ def test_a_damaged_run_is_left_out(small_run: Run, tmp_path: Path) -> None:
     with pytest.raises(AssayError, match="cannot index"):
         write_site([str(damaged)], tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def test_an_interrupt_stops_the_indexing(
+    small_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached_limit: list[bool] = []
+
+    def update(index: DocumentIndex, progress: Callable[[int], None]) -> bool:
+        os.kill(os.getpid(), signal.SIGINT)
+        limit = time.monotonic() + 60
+        while time.monotonic() < limit:
+            progress(1)
+            time.sleep(0.01)
+        reached_limit.append(True)
+        return False
+
+    monkeypatch.setattr(DocumentIndex, "update", update)
+    with pytest.raises(KeyboardInterrupt):
+        write_site([str(small_run.folder)], tmp_path / "site")
+    assert reached_limit == []
+    assert not (tmp_path / "site").exists()
 
 
 def test_texts_with_the_markup_that_the_writer_changes_stay_as_they_are(

@@ -9,6 +9,7 @@ import asyncio
 import json
 import re
 import shutil
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -43,6 +44,7 @@ _MAX_COMPARED_RUNS = 8
 _MAX_CATEGORY_TASKS = 6
 _ROWS_PER_FILE = 2000
 _INDEX_TIMEOUT_S = 3600.0
+_STOP_CHECK_INTERVAL_S = 0.1
 _WRITTEN = ("index.html", "runs", "compare", "matrix", "assets", "media", MARKER_FILE)
 _NEW_FOLDER = ".assay-site-new"
 """A site is written into this folder inside its own, and moved when it is complete: an error leaves the old site as it is."""
@@ -105,9 +107,8 @@ def write_site(
 
 def _write_pages(writer: _SiteWriter) -> SiteSummary:
     with ThreadPoolExecutor(1) as pool:  # a notebook has an event loop of its own
-        job = pool.submit(lambda: asyncio.run(writer.write()))
         try:
-            return job.result()
+            return pool.submit(lambda: asyncio.run(writer.write())).result()
         except BaseException:
             writer.stop()
             raise
@@ -181,8 +182,12 @@ class _SiteWriter:
         self._options = SiteOptions(has_media=has_media, max_documents=limit)
 
     def stop(self) -> None:
-        """Stop writing before the next page."""
+        """Stop indexing and rendering."""
         self._stopped = True
+
+    def _check_stopped(self) -> None:
+        if self._stopped:
+            raise AssayError("interrupted")
 
     async def write(self) -> SiteSummary:
         """Write everything."""
@@ -228,11 +233,16 @@ class _SiteWriter:
 
         None if the run cannot be indexed; the summary states why.
         """
-        state = self._catalog.index(key, wait_s=_INDEX_TIMEOUT_S)
-        if state.index is None:
-            self._summary.left_out[key] = state.why or "it takes too long"
-            return None
-        return len(state.index.columns)
+        deadline = time.monotonic() + _INDEX_TIMEOUT_S
+        while True:
+            self._check_stopped()
+            state = self._catalog.index(key, wait_s=_STOP_CHECK_INTERVAL_S)
+            is_running = state.thread is not None and state.thread.is_alive()  # before the result is read
+            if state.index is not None:
+                return len(state.index.columns)
+            if not is_running or time.monotonic() > deadline:
+                self._summary.left_out[key] = state.why or "it takes too long"
+                return None
 
     async def _list_scorings(self, keys: Sequence[str]) -> list[str]:
         """Return the runs and their later scorings, which their pages link to."""
@@ -264,6 +274,7 @@ class _SiteWriter:
 
     def _find_documents(self, key: str) -> None:
         """Note the documents in the tables of a run: links to others are not part of the site."""
+        self._check_stopped()
         state = self._catalog.index(key)
         assert state.index is not None
         selection = Selection(state.index, DocumentQuery())
@@ -307,8 +318,7 @@ class _SiteWriter:
 
     async def _write(self, place: Place) -> str:
         """Write a file; return its text if it is a page."""
-        if self._stopped:
-            raise AssayError("interrupted")
+        self._check_stopped()
         if place.file.startswith("assets/"):
             self._write_asset(place.file)
             return ""
@@ -333,6 +343,7 @@ class _SiteWriter:
     async def _render(self, url: str) -> str:
         """Return a page of the viewer."""
         for _ in range(24 * 3600 * 10):
+            self._check_stopped()
             status, content = await self._request(url)
             if status != 202:
                 break

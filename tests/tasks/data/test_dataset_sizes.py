@@ -113,3 +113,14 @@ def test_a_loaded_dataset_is_counted_by_the_cache_of_the_library(tmp_path: Path)
         json.dumps(info),
     )
     assert count_documents(HUB, tmp_path) == 11
+
+
+@pytest.mark.parametrize(
+    "path", ["/data/test.parquet", "''", "7", "[3, null, '', /x, {a: b}]", "true", "{a: b}"]
+)
+def test_paths_of_a_card_that_are_no_patterns_are_ignored(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ASSAY_DATA", str(tmp_path / "data"))
+    write(tmp_path / "data" / "some" / "IFSums" / "README.md", CARD.replace("main/test-*", path))
+    assert count_documents(HUB, tmp_path) == 13

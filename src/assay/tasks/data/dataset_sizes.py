@@ -55,10 +55,15 @@ def _count_data_files(arguments: Any, split: str, folder: Path) -> int | None:
 
 def _find_files(folder: Path, pattern: str) -> list[Path]:
     """Return the files of a name or pattern; the path itself if there are none, so that nothing is counted."""
+    return _glob(folder, pattern) or [folder / pattern]
+
+
+def _glob(folder: Path, pattern: str) -> list[Path]:
+    """Return the files of a pattern; none if the pattern is empty, absolute or invalid."""
     try:
-        return sorted(folder.glob(pattern)) or [folder / pattern]
-    except (OSError, ValueError, NotImplementedError):  # an absolute path, or not a pattern
-        return [folder / pattern]
+        return sorted(folder.glob(pattern))
+    except (OSError, ValueError, NotImplementedError):
+        return []
 
 
 def _sum_files(paths: Sequence[Path]) -> int | None:
@@ -106,7 +111,7 @@ def _count_in_folder(folder: Path, config: str, split: str) -> int | None:
     patterns = list(_find_patterns(card, config, split)) or [
         f"{place}{split}-*.parquet" for place in (f"{config}/" if config else "data/", "")
     ]
-    files = [path for pattern in patterns for path in folder.glob(pattern)]
+    files = [path for pattern in patterns for path in _glob(folder, pattern)]
     if files:
         return _sum_files(files)
     count = _read_split_info(folder / split / "dataset_info.json", split)  # written by `save_to_disk`
@@ -135,7 +140,8 @@ def _find_patterns(card: Mapping[str, Any], config: str, split: str) -> Iterator
             for files in _list_mappings(entry.get("data_files")):
                 paths = files.get("path")
                 if files.get("split") == split:
-                    yield from [paths] if isinstance(paths, str) else paths or ()
+                    listed = paths if isinstance(paths, list) else [paths]
+                    yield from (path for path in listed if isinstance(path, str))
 
 
 def _count_in_card(card: Mapping[str, Any], config: str, split: str) -> int | None:

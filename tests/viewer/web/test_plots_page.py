@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from tests.viewer.plots.plot_runs import make_plot_runs
@@ -59,6 +61,12 @@ def test_two_runs_are_plotted_against_each_other(plots_viewer: Viewer, plot_runs
     assert "of second-model is better on 8, worse on 6 and equal on 26" in page
     swapped = plots_viewer.get_when_ready(f"/compare/plots?{query}&baseline={plot_runs[1].id}").text
     assert "of first-model is better on 6, worse on 8" in swapped
+    form = swapped.partition('<form class="filters small"')[2].partition("</form>")[0]
+    sent = re.findall(r'<input type="hidden" name="([^"]*)" value="([^"]*)"', form)
+    submitted = plots_viewer.get_when_ready(f"/compare/plots?{urlencode(sent)}&task=sums").text
+    assert "of first-model is better on 6, worse on 8" in submitted
+    metric = plots_viewer.get_when_ready(f"/compare/plots?{query}&metric=exact_match").text
+    assert '<input type="hidden" name="metric" value="exact_match">' in metric
     assert plots_viewer.get(f"/compare/plots?run={plot_runs[0].id}").status == 404
     assert plots_viewer.get("/runs/nothing/plots").status == 404
 

@@ -103,7 +103,11 @@ def build_comparison_plots_context(
         "under": f"{against} compared with {keys[0]}",
         "crumbs": [("Compare", build_url("/compare", run=list(keys), baseline=keys[0]))],
         "path": "/compare/plots",
-        "hidden": list(keys),
+        "hidden": [
+            *(("run", key) for key in keys),
+            ("baseline", keys[0]),
+            *([("metric", metric)] if metric else []),
+        ],
         "tasks": tasks,
         "task": task,
         "metrics": [],

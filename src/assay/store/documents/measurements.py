@@ -55,10 +55,11 @@ class TaskMeasurements:
     input_tokens: Floats
     output_tokens: Floats
     cost_usd: Floats
-    """Cost of each document in this run. Responses from the cache have no cost."""
+    """Cost of each document in this run. Responses from the cache have no cost. A response that several documents of the
+    task share was paid once: it counts for the first of them."""
 
     response_seconds: Floats
-    """Time of each response of the model, without responses from the cache."""
+    """Time of each response of the model, without responses from the cache; a shared response counts once."""
 
     confidence: Floats
     """Share of the most likely choice in the probability of all choices."""
@@ -195,8 +196,12 @@ class _TaskReader:
             scores[place, : len(known)] = known
         places = responses.find(np.array(self.hashes, dtype=np.int64))
         owners = np.array(self.owners, dtype=np.intp)[places >= 0]
-        values = responses.values[:, places[places >= 0]]
-        sums = [_sum_known(values[row], owners, count) for row in (0, 1, 2, 4)]
+        places = places[places >= 0]
+        values = responses.values[:, places]
+        sums = [_sum_known(values[row], owners, count) for row in (0, 1, 2)]
+        _, first = np.unique(places, return_index=True)
+        first.sort()
+        seconds = values[3][first]
         nothing = np.full(count, np.nan)
         return TaskMeasurements(
             task=task,
@@ -206,8 +211,8 @@ class _TaskReader:
             length=sums[0],
             input_tokens=sums[1],
             output_tokens=sums[2],
-            cost_usd=sums[3],
-            response_seconds=values[3][~np.isnan(values[3])],
+            cost_usd=_sum_known(values[4][first], owners[first], count),
+            response_seconds=seconds[~np.isnan(seconds)],
             confidence=np.array(self.confidence) if self.choices else nothing,
             is_right=np.array(self.is_right) if self.choices else nothing,
         )

@@ -54,15 +54,20 @@ def build_cost_plot(run: Run, measured: Mapping[str, TaskMeasurements] | None = 
             ),
         )
     bars.sort(key=lambda bar: -bar.dollars)
-    total = sum(bar.dollars for bar in bars)
+    parts = sum(bar.dollars for bar in bars)
+    judges = sum(spent.cost_usd or 0.0 for spent in run.spent_by_judge.values())
+    total = parts if run.spent.cost_usd is None else run.spent.cost_usd + judges
     most = bars[0]
+    notes = (
+        [f"The chart shows the {_MAX_BARS} largest of {len(bars)} parts."] if len(bars) > _MAX_BARS else []
+    )
+    if parts > total * (1 + 1e-9):
+        notes.append("A response that several tasks share counts in each of them, and once in the total.")
     return Plot(
         name=name,
         title=title,
         summary=f"{format_dollars(total)} in total; the largest part is {most.name} with {format_dollars(most.dollars)}.",
-        note=f"The chart shows the {_MAX_BARS} largest of {len(bars)} parts."
-        if len(bars) > _MAX_BARS
-        else "",
+        note=" ".join(notes),
         table=PlotTable(
             columns=("task or judge", "cost_usd", "details"),
             rows=tuple((bar.name, bar.dollars, bar.note) for bar in bars),

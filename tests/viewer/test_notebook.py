@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import resource
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,9 @@ from tests.making import make_model, write_task
 import assay
 from assay.core.errors import InvalidOption, MissingPackage, UnknownName
 from assay.store.filters.syntax import FilterError
-from assay.viewer.notebook import ResultsText
+from assay.store.journal.journal import JOURNAL_FILE
+from assay.store.runs.run import Run
+from assay.viewer.notebook import ResultsText, build_plot
 
 HOSTILE = ["</td><script>alert(1)</script>", "half \ud800", "3"]
 ROWS = [
@@ -170,6 +174,27 @@ def test_two_runs_are_plotted_and_their_numbers_are_a_data_frame(run: Any) -> No
     lengths = run.plot_table("score_by_length", frame="pandas")
     assert int(lengths["documents"].sum()) == 12
     assert list(run.plot_table("history", metric="exact_match")["exact_match"]) == [pytest.approx(1 / 12)]
+
+
+def test_the_history_reads_more_runs_than_files_can_be_open(run: Any, tmp_path: Path) -> None:
+    pytest.importorskip("plotly")
+    copies = 40
+    for number in range(copies):
+        shutil.copytree(run.folder, tmp_path / f"run-{number}")
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / JOURNAL_FILE).write_bytes(b"no journal" * 1000)
+    first = Run(tmp_path / "run-0")
+    build_plot(first, "history")  # imports
+    used = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 20, hard))
+    try:
+        plot = build_plot(first, "history")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        first.close()
+    assert len(plot.table.rows) == copies
+    assert plot.note == "1 damaged run is left out."
 
 
 def test_a_chart_without_data_says_why(run: Any) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from html import escape
 from importlib import import_module
@@ -309,12 +309,13 @@ def _build_history(run: StoredRun, task: str, metric: str) -> Plot:
     from assay.store.runs.lookup import find_run_folders
     from assay.viewer.plots.run_plots import build_history_plot, collect_history
 
-    runs = [StoredRun(folder) for folder in find_run_folders([run.folder.parent])]
-    try:
-        return build_history_plot(collect_history(runs, task, metric), task, metric=metric)
-    finally:
-        for one in runs:
-            one.close()
+    def open_each() -> Iterator[StoredRun]:
+        for folder in find_run_folders([run.folder.parent]):
+            with closing(StoredRun(folder)) as one:  # there may be more runs than a process can open files
+                yield one
+
+    found, damaged = collect_history(open_each(), task, metric)
+    return build_history_plot(found, task, metric=metric, damaged=damaged)
 
 
 def _build_scatter(run: StoredRun, chart: str, task: str, metric: str, other: Any) -> Plot:

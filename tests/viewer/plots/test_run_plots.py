@@ -45,7 +45,8 @@ def test_a_response_of_several_documents_is_paid_once(tmp_path: Path) -> None:
 
 
 def test_the_history_has_a_point_for_each_run(plot_runs: Runs) -> None:
-    found = collect_history(reversed(plot_runs), "sums")
+    found, damaged = collect_history(reversed(plot_runs), "sums")
+    assert damaged == 0
     assert [point.model for point, _ in found] == ["first-model", "second-model"]
     plot = build_history_plot(found, "sums")
     assert [row[3] for row in plot.table.rows] == [0.75, 0.8]
@@ -55,5 +56,5 @@ def test_the_history_has_a_point_for_each_run(plot_runs: Runs) -> None:
 
 
 def test_an_unknown_task_has_no_history(plot_runs: Runs) -> None:
-    plot = build_history_plot(collect_history(plot_runs, "nothing"), "nothing")
+    plot = build_history_plot(collect_history(plot_runs, "nothing")[0], "nothing")
     assert plot.build is None and "No finished run has a score for nothing" in plot.missing

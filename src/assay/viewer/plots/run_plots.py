@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from assay.core.errors import AssayError
+from assay.core.errors import CorruptStore
 from assay.core.records.verdicts import Estimate
 from assay.store.documents.measurements import TaskMeasurements, read_measurements
 from assay.store.runs.run import Run
@@ -85,16 +85,20 @@ def find_metric(estimates: Iterable[Estimate], metric: str = "") -> Estimate | N
     return None
 
 
-def collect_history(runs: Iterable[Run], task: str, metric: str = "") -> list[tuple[HistoryPoint, Estimate]]:
-    """Return the scores of a task or group in finished runs, the oldest first.
+def collect_history(
+    runs: Iterable[Run], task: str, metric: str = ""
+) -> tuple[list[tuple[HistoryPoint, Estimate]], int]:
+    """Return the scores of a task or group in finished runs, the oldest first, and the number of damaged runs.
 
     `metric`: by default the first one of the first run that has the task.
     """
     found = []
+    damaged = 0
     for run in runs:
         try:
             started, estimates = run.facts.get("started"), run.estimates if run.finished else []
-        except AssayError:
+        except CorruptStore:
+            damaged += 1
             continue
         one = find_metric((one for one in estimates if one.task == task), metric)
         if one is None or started is None:
@@ -105,13 +109,13 @@ def collect_history(runs: Iterable[Run], task: str, metric: str = "") -> list[tu
             model=run.model, run=run.id, started_s=float(started), value=float(one.value), low=low, high=high
         )
         found.append((point, one))
-    return sorted(found, key=lambda pair: pair[0].started_s)
+    return sorted(found, key=lambda pair: pair[0].started_s), damaged
 
 
 def build_history_plot(
-    found: Sequence[tuple[HistoryPoint, Estimate]], task: str, *, metric: str = ""
+    found: Sequence[tuple[HistoryPoint, Estimate]], task: str, *, metric: str = "", damaged: int = 0
 ) -> Plot:
-    """Build the scores of a task over the start times of runs."""
+    """Build the scores of a task over the start times of runs. `damaged`: the number of runs that could not be read."""
     name, title = "history", f"History of {task}"
     if not found:
         return Plot(name=name, title=title, missing=f"No finished run has a score for {task}.")
@@ -127,6 +131,7 @@ def build_history_plot(
             f"{'s' if len({point.model for point in points}) != 1 else ''} from {_format_day(points[0].started_s)} to"
             f" {_format_day(points[-1].started_s)}. Best {metric}: {best.value:.4f} ({best.model})."
         ),
+        note=f"{damaged} damaged run{' is' if damaged == 1 else 's are'} left out." if damaged else "",
         table=PlotTable(
             columns=("started", "model", "run", metric, "low", "high"),
             rows=tuple(

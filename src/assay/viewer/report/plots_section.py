@@ -80,7 +80,10 @@ def build_comparison_plot_groups(
         groups.append(_build_group(add_figure, title, plots, prefix=f"plot-pair-{number}"))
     if len(runs) >= _MIN_RUNS_FOR_HISTORY:
         names = list(dict.fromkeys(task for run in runs for task in run.tasks))[:_MAX_TASKS]
-        history = [build_history_plot(collect_history(runs, task), task) for task in names]
+        history = []
+        for task in names:
+            found, damaged = collect_history(runs, task)
+            history.append(build_history_plot(found, task, damaged=damaged))
         groups.append(_build_group(add_figure, "Over time", history, prefix="plot-history"))
     return groups
 

@@ -65,9 +65,8 @@ class OracleModel:
             return Failure(
                 request_id=request.id, kind="no target", message="the task has no target for this request"
             )
-        target = targets[
-            min(request.index, len(targets) - 1)
-        ]  # a dialogue may go on after the last right answer
+        # a dialogue can have more rounds than targets: the last target is repeated
+        target = targets[min(request.index, len(targets) - 1)]
         if isinstance(request, Generate):  # like the answer of a real model, it ends at the first stop string
             text = cut_at_stops(str(target), request.settings.stop) if isinstance(target, str) else ""
             return Response(request_id=request.id, value=text, finish="stop")

@@ -6,10 +6,15 @@ end of its table, which makes a million documents cheap. The views provide one r
 
 from __future__ import annotations
 
-__all__ = ["CACHE_TABLES", "JOURNAL_TABLES", "MAX_DOCUMENTS_PER_TASK"]
+from assay.core.records.endings import RETRIED_ENDINGS
+
+__all__ = ["CACHE_TABLES", "JOURNAL_TABLES", "MAX_DOCUMENTS_PER_TASK", "RETRIED_LIST"]
 
 MAX_DOCUMENTS_PER_TASK = 1 << 40
 """Row ids reserved for the documents of one task."""
+
+RETRIED_LIST = "('" + "', '".join(RETRIED_ENDINGS) + "')"
+"""The endings that a resumed run tries again, as an SQL list: `outcome IN {RETRIED_LIST}`."""
 
 JOURNAL_TABLES = """
 CREATE TABLE facts (            -- facts about the run: spec, plan, model identity, versions, times

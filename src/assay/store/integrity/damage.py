@@ -13,6 +13,7 @@ from pathlib import Path
 
 from assay.core.errors import AssayError, CorruptStore
 from assay.store.database.schema import JOURNAL_SCHEMA, MalformedDatabase, open_database
+from assay.store.database.tables import RETRIED_LIST
 from assay.store.integrity.page_checksums import find_damaged_pages
 from assay.store.integrity.row_checksums import (
     CHECKED_COLUMNS,
@@ -134,7 +135,7 @@ def _check_references(connection: sqlite3.Connection) -> str:
     stored = {fingerprint for (fingerprint,) in connection.execute("SELECT fingerprint FROM main.answered")}
     documents = connection.execute(
         "SELECT j.id, a.requests FROM main.judged j LEFT JOIN main.asked a ON a.id = j.id"
-        " WHERE j.outcome NOT IN ('failed', 'judge-failed', 'user-failed', 'environment-failed')"
+        f" WHERE j.outcome NOT IN {RETRIED_LIST}"
     )
     for row, requests in documents:
         if requests is None:

@@ -26,7 +26,7 @@ from assay.core.records.responses import Failure, Response
 from assay.core.records.verdicts import Answer, Estimate, RepeatScores, Verdict
 from assay.store.database.locks import RunLock, is_locked
 from assay.store.database.schema import JOURNAL_SCHEMA, open_database
-from assay.store.database.tables import MAX_DOCUMENTS_PER_TASK
+from assay.store.database.tables import MAX_DOCUMENTS_PER_TASK, RETRIED_LIST
 from assay.store.database.writer import BatchWriter
 from assay.store.integrity.damage import build_damage_error, describe_damage
 from assay.store.integrity.page_checksums import delete_page_checksums, write_page_checksums
@@ -314,7 +314,7 @@ class Journal:
         """Return the finished documents of a task; failed ones are included only if they are not retried."""
         query = "SELECT document FROM outcomes WHERE task = ?"
         if retry_failed:
-            query += " AND outcome NOT IN ('failed', 'judge-failed', 'user-failed', 'environment-failed')"
+            query += f" AND outcome NOT IN {RETRIED_LIST}"
         return DocumentSet(document for (document,) in self.query(query, (task,)))
 
     def find(self, fingerprints: Sequence[str], *, tokens: bool = False) -> dict[str, Response]:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from assay.core.errors import AssayError, UnknownName
 from assay.store.database.locks import is_locked
+from assay.store.database.tables import RETRIED_LIST
 from assay.store.journal.journal import JOURNAL_FILE
 from assay.store.runs.latest import find_latest
 from assay.store.runs.run import Run
@@ -90,7 +91,7 @@ def summarise_run(folder: Path) -> RunSummary:
 def _build_summary(run: Run, size: int) -> RunSummary:
     facts = run.facts
     ((done, failed),) = run.journal.query(
-        "SELECT count(*), count(*) FILTER (WHERE outcome IN ('failed', 'judge-failed', 'user-failed', 'environment-failed')) FROM main.outcomes"
+        f"SELECT count(*), count(*) FILTER (WHERE outcome IN {RETRIED_LIST}) FROM main.outcomes"
     )
     state: RunState = "unfinished"
     if is_locked(run.folder):

@@ -11,6 +11,7 @@ from typing import Any, Self
 from assay.core.errors import UserError
 from assay.core.records.verdicts import Estimate
 from assay.store.database.locks import is_locked
+from assay.store.database.tables import RETRIED_LIST
 from assay.store.documents.records import read_document_records
 from assay.store.documents.samples import read_samples
 from assay.store.integrity.damage import build_damage_error, describe_damage
@@ -79,7 +80,7 @@ class Run:
         if not self.finished:
             return False
         ((failed,),) = self.journal.query(
-            "SELECT count(*) FROM main.outcomes WHERE outcome IN ('failed', 'judge-failed', 'user-failed', 'environment-failed')"
+            f"SELECT count(*) FROM main.outcomes WHERE outcome IN {RETRIED_LIST}"
         )
         return not failed
 

@@ -18,7 +18,7 @@ from assay.viewer.charts.agreement import (
 )
 from assay.viewer.comparison.pairing import pair_documents, scores_from_column
 from assay.viewer.comparison.run_comparison import is_higher_better, match_columns
-from assay.viewer.plots.document_plots import MAX_POINTS
+from assay.viewer.plots.document_plots import MAX_POINTS, sample_positions
 from assay.viewer.plots.records import Plot, PlotTable
 from assay.viewer.results.run_overview import is_share
 
@@ -217,9 +217,7 @@ def _count_pairs(
             )
         ]
         return found, len(before)
-    chosen = np.arange(len(before))
-    if len(before) > max_points:
-        chosen = np.sort(np.random.default_rng(0).choice(len(before), max_points, replace=False))
+    chosen = sample_positions(len(before), max_points)
     found = [
         PairCount(first=one, second=other, documents=1, example=number)
         for one, other, number in zip(

@@ -21,13 +21,24 @@ from assay.viewer.charts.trends import build_trend_figure
 from assay.viewer.number_format import format_dollars, format_duration
 from assay.viewer.plots.records import Plot, PlotTable
 
-__all__ = ["DOCUMENT_PLOTS", "MAX_POINTS", "build_document_plot", "build_document_plots"]
+__all__ = [
+    "DOCUMENT_PLOTS",
+    "MAX_POINTS",
+    "NO_COSTS",
+    "build_document_plot",
+    "build_document_plots",
+    "sample_positions",
+]
 
 Floats = NDArray[np.float64]
 
 MAX_POINTS = 2000
 """The number of documents in a scatter plot."""
 
+NO_COSTS = (
+    "No response has a cost: the model is free, its price is unknown, or all responses come from the cache."
+    " --prices sets prices."
+)
 _NO_TOKENS = "The responses have no token counts: the model does not report them."
 
 
@@ -97,7 +108,7 @@ def _plot_trend(request: _Request, *, name: str, title: str, column: str, axis: 
         return Plot(name=name, title=title, missing=same)
     trend = compute_trend(across, scores)
     correlation = compute_rank_correlation(across, scores)
-    chosen = _sample(len(across), request.max_points)
+    chosen = sample_positions(len(across), request.max_points)
     points = np.stack((request.found.documents[kept].astype(np.float64), across, scores))[:, chosen]
     scale = choose_scale(across, whole=True)
     share = bool(scores.min() >= 0 and scores.max() <= 1)
@@ -277,16 +288,13 @@ DOCUMENT_PLOTS: dict[str, Callable[[_Request], Plot]] = {
         title="Cost per document",
         column="cost_usd",
         axis="cost per document",
-        missing=(
-            "No response has a cost: the model is free, its price is unknown, or all responses come from the cache."
-            " --prices sets prices."
-        ),
+        missing=NO_COSTS,
     ),
 }
 """Plot -> its function, in the order of the pages."""
 
 
-def _sample(count: int, limit: int) -> NDArray[np.int64]:
+def sample_positions(count: int, limit: int) -> NDArray[np.int64]:
     """Return a random sample of positions in order; the same for the same count."""
     if count <= limit:
         return np.arange(count)

@@ -15,6 +15,7 @@ from assay.store.runs.run import Run
 from assay.viewer.charts import HistoryPoint, build_history_figure
 from assay.viewer.charts.amounts import CostBar, build_costs_figure
 from assay.viewer.number_format import format_dollars
+from assay.viewer.plots.document_plots import NO_COSTS
 from assay.viewer.plots.records import Plot, PlotTable
 from assay.viewer.results.run_overview import is_share
 
@@ -48,10 +49,7 @@ def build_cost_plot(run: Run, measured: Mapping[str, TaskMeasurements] | None = 
         return Plot(
             name=name,
             title=title,
-            missing=(
-                "No response has a cost: the model is free, its price is unknown, or all responses come from the cache."
-                " --prices sets prices."
-            ),
+            missing=NO_COSTS,
         )
     bars.sort(key=lambda bar: -bar.dollars)
     parts = sum(bar.dollars for bar in bars)

@@ -148,11 +148,11 @@ _TOKEN_PAGE = """<!doctype html>
 <meta name="color-scheme" content="light dark"><title>Token needed · Assay</title></head>
 <body><main>
 <h1>This link needs the token of its viewer</h1>
-<p>If you started the viewer: open the URL that <code>assay view</code> printed in its terminal once in this browser. It
+<p>If you started the viewer, open the URL that <code>assay view</code> printed in its terminal once in this browser. It
 contains the token. Then open this link again.</p>
-<p>If somebody sent you this link: ask for the URL with the token. It works on the machine of the viewer, or through an SSH
-tunnel to it, as long as <code>assay view</code> runs there. For a copy that needs neither, ask for a static site
-(<code>assay view --bundle DIR</code>).</p>
+<p>If you received this link from another person, ask them for the URL with the token. It works on the machine of
+the viewer, or through an SSH tunnel to it, as long as <code>assay view</code> runs there. For a copy that needs neither, ask
+for a static site (<code>assay view --bundle DIR</code>).</p>
 <form action="{place}" method="get">{hidden}<p><label>Token <input name="token" required autocomplete="off" size="40"></label>
 <button>Open</button></p></form>
 </main></body></html>

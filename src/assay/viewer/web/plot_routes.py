@@ -17,12 +17,11 @@ from assay.viewer.web.pages.comparison import read_signatures
 from assay.viewer.web.pages.plots import build_comparison_plots_context, build_run_plots_context
 from assay.viewer.web.rendering import render
 from assay.viewer.web.run_catalog import RunCatalog
-from assay.viewer.web.run_routes import render_loading_page
+from assay.viewer.web.run_routes import JOB_WAIT_S, render_loading_page
 
 __all__ = ["routes"]
 
 _NO_STORE = {"cache-control": "no-store"}
-_WAIT_S = 0.7
 
 
 def _show_run_plots(request: Request) -> Response:
@@ -36,7 +35,7 @@ def _show_run_plots(request: Request) -> Response:
             return found, build_cost_plot(run, found)
 
     job = request.app.state.jobs.get(
-        ("measurements", key), read_signatures(catalog, [key]), measure, wait_s=_WAIT_S, stale=True
+        ("measurements", key), read_signatures(catalog, [key]), measure, wait_s=JOB_WAIT_S, stale=True
     )
     if not job.ready:
         return render_loading_page("Preparing the plots", "Reading all responses and scores of the run.", key)
@@ -79,7 +78,7 @@ def _show_comparison_plots(request: Request) -> Response:
         ("comparison plots", tuple(keys), *wanted.values()),
         read_signatures(catalog, keys),
         build_context,
-        wait_s=_WAIT_S,
+        wait_s=JOB_WAIT_S,
         stale=True,
     )
     if not job.ready:

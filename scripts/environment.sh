@@ -10,7 +10,19 @@
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 requirements=$root/scripts/requirements-torch.txt
-constraints=file://$(printf '%s' "$root" | sed 's/ /%20/g')/scripts/constraints # pip splits PIP_CONSTRAINT at spaces
+
+# encode_path PATH: print a path as it is written in a URL, with all bytes but letters, digits and `/._~-` percent-encoded.
+encode_path() {
+    printf '%s' "$1" | LC_ALL=C od -An -v -tu1 | LC_ALL=C awk '{
+        for (i = 1; i <= NF; i++) {
+            character = sprintf("%c", $i + 0)
+            if (character ~ /^[A-Za-z0-9\/._~-]$/) printf "%s", character
+            else printf "%%%02X", $i
+        }
+    }'
+}
+
+constraints=file://$(encode_path "$root")/scripts/constraints # a URL, because pip splits PIP_CONSTRAINT at spaces
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT="${PIP_CONSTRAINT-$constraints.txt}"
 
 say() { printf '%s\n' "$*" >&2; }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from assay.stats.comparisons import comparison
 from assay.stats.comparisons.comparison import compare_pairs
 from assay.viewer.analysis.gate import compute_drop_p_value
 from assay.viewer.comparison.records import ComparisonRow
@@ -32,7 +34,7 @@ def build_row(first: np.ndarray, second: np.ndarray) -> ComparisonRow:
     )
 
 
-def failure_rate(allowed: float, drop: float, runs: int = 200) -> float:
+def failure_rate(allowed: float, drop: float, runs: int = 2000) -> float:
     """Return the share of failed runs of 300 documents each with this true drop."""
     draw = np.random.default_rng(1)
     count = 0
@@ -46,8 +48,16 @@ def failure_rate(allowed: float, drop: float, runs: int = 200) -> float:
     return count / runs
 
 
-def test_the_false_alarm_rate_is_at_most_alpha_and_drops_are_detected() -> None:
-    """Alpha is 0.05, and the standard error of a share of 200 runs is 0.015: a test with twice the rate fails."""
-    assert failure_rate(0.0, 0.0) <= 0.08
-    assert failure_rate(0.02, 0.02) <= 0.1
+def test_the_false_alarm_rate_is_at_most_alpha_and_drops_are_detected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Alpha is 0.05. The rates are 0.022 (the exact test is conservative) and 0.035, with standard errors below 0.005.
+
+    With an alpha of 0.1 they are 0.046 and 0.085, which these bounds reject.
+    """
+    monkeypatch.setattr(
+        comparison, "find_detectable_difference", lambda *_, **__: None
+    )  # slow, not used by a gate
+    assert failure_rate(0.0, 0.0) <= 0.035
+    assert failure_rate(0.02, 0.02) <= 0.05
     assert failure_rate(0.02, 0.10, runs=100) > 0.9

@@ -9,7 +9,6 @@ import asyncio
 import json
 import random
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +28,8 @@ _POISONED = {
 }
 
 KINDS = "429 500 dropped stalled half empty page drip".split()
+SLOW_KINDS = ("stalled", "drip")
+"""The kinds that end with a timeout of the client."""
 
 
 @dataclass
@@ -43,11 +44,10 @@ class FaultProxy:
     """Request body -> how often it was asked."""
 
     faults: Counter[str] = field(default_factory=Counter)
+    """Kind of fault -> number of calls; `refused`: an error of the server itself; empty: none."""
+
     given: dict[str, list[str]] = field(default_factory=dict)
     """Request body -> the whole answers that went out."""
-
-    slowest_s: float = 0.0
-    """The longest time that the server took for a reply."""
 
     @property
     def url(self) -> str:
@@ -110,13 +110,11 @@ def failing(upstream: str, *, share: float = 0.1, seed: int = 1) -> Iterator[Fau
 
         async def script(asked: ReceivedRequest) -> list[Act]:
             path = asked.path.removeprefix("/v1")
-            started = time.monotonic()
             reply = await client.request(asked.method, path, asked.body, timeout_s=60)
-            proxy.slowest_s = max(proxy.slowest_s, time.monotonic() - started)
             if asked.method == "GET":
                 return replying(reply.body, reply.status)
             kind = proxy.fault(asked)
-            proxy.faults[kind] += 1
+            proxy.faults[kind or ("" if reply.status == 200 else "refused")] += 1
             return proxy.acts(kind, asked, reply)
 
         async with start_scripted_server(script) as server:

@@ -119,6 +119,20 @@ def test_a_call_in_doubt_can_be_reported_to_the_model(tmp_path: Path) -> None:
     assert box(tmp_path) == [], "it was not run again"
 
 
+def test_a_document_in_doubt_stays_in_doubt_when_it_is_opened_again(tmp_path: Path) -> None:
+    killed = MemoryLog(kill_at=5)
+    with pytest.raises(Killed):
+        play(open_session(SPEC, tmp_path, log=killed), RESPONSES)
+    resumed = MemoryLog(killed.events)
+    result = play(open_session(SPEC, tmp_path, log=resumed), RESPONSES)
+    assert result.end == "in-doubt" and [one.kind for one in resumed.events[-2:]] == ["call", "end"]
+    for recorded in (False, True):
+        log = MemoryLog(resumed.events)
+        again = play(open_session(SPEC, tmp_path, log=log, recorded=recorded), RESPONSES)
+        assert again == result and log.events == resumed.events
+    assert box(tmp_path) == []
+
+
 class Memory:
     """An environment without snapshots: its repeatable calls run again in order."""
 

@@ -441,6 +441,8 @@ class AgentSession:
         if started is not None:
             self._check_same_call(started, call)
             finished = self._events[self._position] if self._position < len(self._events) else None
+            if finished is not None and finished.kind == "end":  # an earlier start ended it as in doubt
+                return self._finish("in-doubt")
             if finished is not None:
                 finished = self._take_event("result")
                 assert finished is not None

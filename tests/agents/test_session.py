@@ -18,6 +18,7 @@ from assay.core.records.agents import AgentEvent, AgentLimits, AgentResult, Agen
 from assay.core.records.requests import Generate
 from assay.core.records.responses import Response, Usage
 from assay.core.records.tools import ToolCall
+from assay.sandboxes.sessions import WorkspaceError
 
 SPEC = AgentSpec(environment=Notebook)
 RESPONSES = [
@@ -307,6 +308,49 @@ def test_a_broken_environment_is_an_end_of_its_own(tmp_path: Path, where: str) -
     result = play(open_session(spec, tmp_path), [respond("", call("add", item="a")), respond("done")])
     assert result.end == "environment-failed" and "OSError: no disk" in result.why
     assert result.is_fault
+
+
+class Overfull(Notebook):
+    """A notebook that cannot store a file called `huge`, as a sandbox cannot store too many files."""
+
+    def snapshot(self) -> str:
+        self.check_files()
+        return super().snapshot()
+
+    def state(self) -> Any:
+        self.check_files()
+        return super().state()
+
+    def check_files(self) -> None:
+        if (self.files / "huge").exists():
+            raise WorkspaceError("too large for a snapshot")
+
+
+@pytest.mark.parametrize("kill_at", [None, 3, 4, 5])
+def test_files_that_cannot_be_stored_are_an_end_of_the_agent(tmp_path: Path, kill_at: int | None) -> None:
+    spec = AgentSpec(environment=Overfull)
+    responses = [respond("", call("write", name=name, text="x")) for name in ("a.txt", "huge")]
+    log = MemoryLog()
+    if kill_at is not None:
+        killed = MemoryLog(kill_at=kill_at)
+        with pytest.raises(Killed):
+            play(open_session(spec, tmp_path, log=killed), responses)
+        log = MemoryLog(killed.events)
+    result = play(open_session(spec, tmp_path, log=log), responses)
+    assert result.end == "workspace-limit" and not result.is_fault
+    assert result.why == "snapshot: too large for a snapshot"
+    assert result.state == {"files": {"a.txt": "x\n"}, "counter": 0}, "the last one that was stored"
+    again = open_session(spec, tmp_path, log=MemoryLog(log.events), recorded=True)
+    assert play(again, responses) == result
+
+
+def test_files_that_appear_after_the_last_call_are_an_end_of_the_agent(tmp_path: Path) -> None:
+    session = open_session(AgentSpec(environment=Overfull), tmp_path)
+    session.advance([])
+    (tmp_path / "agent" / "files" / "huge").touch()  # by a process in the background
+    result = session.advance([respond("done")])
+    assert isinstance(result, AgentResult) and result.end == "workspace-limit"
+    assert result.state == {"files": {}, "counter": 0}
 
 
 # --- users ---------------------------------------------------------------------------------------------

@@ -56,6 +56,7 @@ from assay.core.records.requests import Generate
 from assay.core.records.responses import Response
 from assay.core.records.tools import Tool, ToolCall, Tools
 from assay.core.secrets import redact
+from assay.sandboxes.sessions import WorkspaceError
 from assay.user_code.timeouts import UserCodeTimeout
 
 __all__ = ["MAX_OUTPUT_CHARACTERS", "AgentSession", "EventLog", "NoEnvironment", "SessionServices"]
@@ -136,6 +137,10 @@ class _Counters:
 
 class _EnvironmentError(Exception):
     """The environment raised; the message says where."""
+
+
+class _WorkspaceLimit(_EnvironmentError):
+    """The files that the agent left are more than the environment can store."""
 
 
 class AgentSession:
@@ -424,6 +429,8 @@ class AgentSession:
     def _run_environment(self, function: Callable[[], T], what: str) -> T:
         try:
             return self._services.run_code(function, self._spec.limits.tool_seconds)
+        except WorkspaceError as error:
+            raise _WorkspaceLimit(f"{what}: {redact(error.what)}") from error
         except Exception as error:
             raise _EnvironmentError(f"{what}: {type(error).__name__}: {redact(str(error))}") from error
 
@@ -453,6 +460,8 @@ class AgentSession:
                 self._add_output(
                     call, ToolOutput(content["text"], error=content["error"], ends=content["ends"])
                 )
+                if "not_stored" in content:
+                    return self._finish("workspace-limit", content["not_stored"])
                 return None
             if self._recorded:
                 raise AssayError("the run stopped during a tool call")
@@ -461,8 +470,7 @@ class AgentSession:
                     why = f"the process died during the call of `{call.name}`, which was not run again"
                     return self._finish("in-doubt", why)
                 environment = self._restore_environment()
-                self._complete_call(call, ToolOutput(_UNKNOWN_RESULT, error=True), 0.0, environment)
-                return None
+                return self._complete_call(call, ToolOutput(_UNKNOWN_RESULT, error=True), 0.0, environment)
         environment = self._restore_environment()
         tool = self._tools[call.name]
         if started is None:
@@ -470,12 +478,11 @@ class AgentSession:
             self._append("call", content, wait=tool.effect == "once")  # the others would run again anyway
         began = time.monotonic()
         output = self._run_tool(tool, call.values or {}, environment)
-        self._complete_call(call, output, time.monotonic() - began, environment)
-        return None
+        return self._complete_call(call, output, time.monotonic() - began, environment)
 
     def _complete_call(
         self, call: ToolCall, output: ToolOutput, seconds: float, environment: Environment
-    ) -> None:
+    ) -> AgentResult | None:
         content: dict[str, Any] = {
             "text": output.text,
             "error": output.error,
@@ -483,10 +490,16 @@ class AgentSession:
             "seconds": round(seconds, 3),
         }
         if self._tools[call.name].effect != "pure":  # else the last snapshot stays valid
-            content["snapshot"] = self._snapshot = self._take_snapshot(environment)
+            try:
+                content["snapshot"] = self._snapshot = self._take_snapshot(environment)
+            except _WorkspaceLimit as error:
+                content["not_stored"] = str(error)
         self._append("result", content)
         self._counters.seconds += content["seconds"]
         self._add_output(call, output)
+        if "not_stored" in content:
+            return self._finish("workspace-limit", content["not_stored"])
+        return None
 
     def _find_problem(self, call: ToolCall) -> str:
         """Return what is wrong with a call; empty if it can run."""
@@ -600,7 +613,7 @@ class AgentSession:
         if event is None:
             if end != "in-doubt":
                 try:
-                    result = self._examine(result)
+                    result = self._examine_stored(result)
                 except _EnvironmentError as error:
                     result = replace(result, end="environment-failed", why=str(error))
                     self.result = result
@@ -612,6 +625,19 @@ class AgentSession:
             result = AgentResult.from_json({**event.content, "transcript": result.transcript})
         self.result = result
         return result
+
+    def _examine_stored(self, result: AgentResult) -> AgentResult:
+        """Examine the environment; if what the agent left cannot be stored, that of the last snapshot."""
+        if result.end != "workspace-limit":
+            try:
+                return self._examine(result)
+            except _WorkspaceLimit as error:  # a process that the agent left behind wrote more files
+                result = replace(result, end="workspace-limit", why=str(error))
+        self.close()  # opened again from the last snapshot, as after a kill
+        try:
+            return self._examine(result)
+        except _WorkspaceLimit:
+            return result
 
     def _examine(self, result: AgentResult) -> AgentResult:
         """Add the final state, the expected state and the checks."""

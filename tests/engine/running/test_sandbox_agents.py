@@ -107,3 +107,14 @@ def test_a_killed_agent_continues_in_the_restored_workspace(workspace: Path) -> 
     run, model = run_task(workspace)
     assert [request.round for request in model.asked if isinstance(request, Generate)] == [2, 3]
     check_run(run)
+
+
+def test_an_agent_cannot_avoid_its_score_with_files_that_no_snapshot_holds(workspace: Path) -> None:
+    def answer(request: Request) -> Response | str:
+        command = json.dumps({"command": "for i in 1 2 3 4 5; do truncate -s 64M f$i; done"})
+        return Response(request_id="", value="", tool_calls=(ToolCall("bash", command, "c"),))
+
+    model = ScriptedModel(answer, abilities=frozenset({"generate", "chat", "tools"}))
+    run = assay.run(model=model, tasks=[str(write_sandbox_task(workspace))], use_cache=None)
+    assert run.outcomes("files") == {"workspace-limit": 1}
+    assert run.results["files"]["milestones,none"] == 0.0

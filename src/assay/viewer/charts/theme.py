@@ -92,6 +92,7 @@ OUTCOME_COLOURS = {
     "cost-limit": "#6b7f4f",
     "time-limit": "#7a6f9b",
     "tool-error-limit": "#b07d4b",
+    "workspace-limit": "#8f6a4f",
     "in-doubt": "#8a4f7d",
     "user-left": "#a3667f",
     "user-failed": "#b5456e",

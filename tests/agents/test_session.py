@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.agents.notebook import Killed, MemoryLog, Notebook, call, open_session, play, respond, texts
 
-from assay.agents import AskModel, EnvironmentContext, Finished, tool
+from assay.agents import AgentState, AskModel, AskUser, CallTools, EnvironmentContext, Finished, tool
 from assay.agents.session import MAX_OUTPUT_CHARACTERS
 from assay.agents.users import ScriptedUser, UserReply
 from assay.core.errors import AssayError, TaskError
@@ -222,6 +222,29 @@ def test_every_limit_is_an_end_of_its_own(tmp_path: Path, limits: AgentLimits, e
     result = play(open_session(replace(SPEC, limits=limits), tmp_path), responses)
     assert result.end == end and result.turns < 9
     assert result.state["counter"] >= 1, "the state counts although the agent was stopped"
+
+
+@pytest.mark.parametrize("step", [CallTools(()), AskUser("")], ids=["no calls", "a user that ended"])
+def test_a_solver_that_never_asks_the_model_is_stopped(tmp_path: Path, step: CallTools | AskUser) -> None:
+    class Stuck:
+        def next(self, state: AgentState) -> AskModel | CallTools | AskUser:
+            return step if state.turns else AskModel()
+
+    user = ScriptedUser(["Count, please."], "###STOP###")
+    log = MemoryLog()
+    session = open_session(replace(SPEC, solver=Stuck), tmp_path, user=user, question="", log=log)
+    result = play(session, [respond("hello")])
+    assert result.end == "step-limit" and not result.is_fault
+    assert len(log.events) < 300
+    again = open_session(
+        replace(SPEC, solver=Stuck),
+        tmp_path,
+        user=user,
+        question="",
+        log=MemoryLog(log.events),
+        recorded=True,
+    )
+    assert play(again, [respond("hello")]) == result
 
 
 FOREVER = {

@@ -70,6 +70,9 @@ MAX_STATE_CHARACTERS = 200_000
 """Larger states are stored as a hash."""
 
 MAX_CHANGES = 200
+MAX_STEPS_WITHOUT_RESPONSE = 200
+"""A solver that takes more steps after a response of the model is stopped: it would never end."""
+
 _UNKNOWN_RESULT = "The process was interrupted during this call. It is unknown whether it took effect; it was not run again."
 
 
@@ -188,6 +191,9 @@ class AgentSession:
         self._snapshot: str | None = None
         self._initial_state: Any = None
         self._solver: Solver | None = None
+        self._steps = 0
+        """Steps of the solver since the last response of the model."""
+
         self._counters = _Counters()
         self._state = AgentState(document=context.document, has_user=user is not None)
         self._said: list[str] = []
@@ -223,12 +229,18 @@ class AgentSession:
             )
             return self.result
         if self._solver is None:
-            self._solver = make_solver(self._spec.solver, self._spec.solver_options, where=self._where)
+            spec, where = self._spec, self._where
+            self._solver = self._services.run_code(
+                lambda: make_solver(spec.solver, spec.solver_options, where=where), None
+            )
             self._open()
         solver, state = self._solver, self._state
         while True:
             if limit := self._find_limit(about_to_ask=False):
                 return self._finish(*limit)
+            if self._steps >= MAX_STEPS_WITHOUT_RESPONSE:
+                return self._finish("step-limit", f"{self._steps} steps without a response of the model")
+            self._steps += 1
             step = self._services.run_code(lambda: solver.next(state), None)
             match step:
                 case Finished(answer=answer, end=end):
@@ -241,6 +253,7 @@ class AgentSession:
                     if state.turns >= len(responses):
                         if note:
                             state.entries.pop()  # added again when the response is here
+                        self._steps -= 1  # taken again when the response is here
                         return self._build_request(note)
                     self._receive(responses[state.turns])
                 case CallTools(calls=calls):
@@ -291,6 +304,7 @@ class AgentSession:
             self._said.append(text)
         state.turns += 1
         state.last_response = response
+        self._steps = 0
 
     def _build_request(self, note: str) -> Generate:
         state = self._state

@@ -63,6 +63,22 @@ def hang() -> str:
         time.sleep(0.01)
 
 
+class HangingSolver:
+    made = 0
+
+    def __init__(self):
+        HangingSolver.made += 1
+        if HangingSolver.made > 1:  # the first one is made by the plan
+            hang()
+
+    def next(self, state):
+        raise AssertionError
+
+
+def hanging_script(doc):
+    hang()
+
+
 def user_script(doc):
     return ["Add up to " + str(doc["wanted"]), "Thanks ###STOP###"]
 '''
@@ -150,6 +166,23 @@ def test_a_tool_that_hangs_is_stopped_and_the_agent_continues(workspace: Path) -
     assert run.outcomes("counter") == {"scored": 1} and time.monotonic() - began < 60
     result = run.journal.read_agent_events("counter", 0)[0][2]
     assert result.content["text"] == "Error: the tool did not finish within 0.2 s" and result.content["error"]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"solver": Function("utils.HangingSolver")},
+        {"user": {"script": Function("utils.hanging_script"), "starts": True}},
+    ],
+    ids=["solver", "script"],
+)
+def test_code_that_hangs_before_the_first_step_fails_the_document(
+    workspace: Path, keys: dict[str, Any]
+) -> None:
+    path = write_counter(workspace, rows=ROWS[:1], **keys)
+    run = assay.run(model=model(), tasks=[str(path)], helper_timeout=0.5)
+    ((_, outcome, why),) = run.journal.read_outcomes("counter")
+    assert outcome == "failed" and "0.5 s" in why
 
 
 def test_a_failed_response_fails_the_document_and_resuming_continues_it(workspace: Path) -> None:

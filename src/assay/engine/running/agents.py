@@ -202,7 +202,7 @@ class AgentRuntime:
             return None
         task, fields = planned.task, copy_fields(document.fields)
         if user.script is not None:
-            return ScriptedUser(_read_script(user, fields), user.stop)
+            return ScriptedUser(self.run_code(lambda: _read_script(user, fields), None), user.stop)
         if callable(user.instructions):
             instructions = str(self.run_code(lambda: user.instructions(fields), None))
         else:

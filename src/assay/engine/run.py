@@ -415,7 +415,7 @@ class _RunStream:
             await self.backlog.put_first(self._share_media([document], pending))
             if not complete:
                 return
-        self.agents.release(agents)
+        await self.agents.release(agents)
         await self._judge_when_ready(task, [document])
 
     async def _judge_when_ready(self, task: str, documents: list[OpenDocument]) -> None:

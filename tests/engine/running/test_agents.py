@@ -226,6 +226,22 @@ def test_environments_are_closed_once_also_if_the_run_stops_early(
     assert len(closed) == len(set(closed))
 
 
+def test_the_environment_is_closed_if_a_request_fails(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, path = workspace / "closed.log", write_counter(workspace)
+    monkeypatch.setenv("CLOSED_LOG", str(log))
+
+    def fail_late(request: Request) -> Any:
+        if isinstance(request, Generate) and request.round == 2:
+            return Failure(request_id="", kind="timeout", message="no answer")
+        return add_up(request)
+
+    run = assay.run(model=model(fail_late), tasks=[str(path)])
+    assert run.outcomes("counter") == {"scored": 1, "failed": 3}
+    assert sorted(log.read_text().split()) == ["1", "2", "3", "4"]
+
+
 def test_a_broken_environment_is_not_a_zero(workspace: Path) -> None:
     rows = [{"wanted": 1, "broken": False}, {"wanted": 1, "broken": True}]
     run = assay.run(model=model(), tasks=[str(write_counter(workspace, rows=rows))])

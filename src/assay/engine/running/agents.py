@@ -111,8 +111,10 @@ class AgentRuntime:
         for repeat, events in agents.events.items():
             self._journal.add_agent_events(name, index, repeat, events)
 
-    def release(self, agents: DocumentAgents) -> None:
-        """Let another document open its environments."""
+    async def release(self, agents: DocumentAgents) -> None:
+        """Close the environments of a document, and let another document open its own."""
+        if len(agents.results) < len(agents.sessions):  # a request failed; agents that ended are closed
+            await self._executor.run(agents.close)
         self._open.remove(agents)
         self._slots.release()
 

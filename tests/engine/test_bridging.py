@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from assay.agents.external_agent import AgentProgram
+from assay.agents.sandbox_environment import SandboxEnvironment
 from assay.core.errors import TaskError, UnsupportedRequest
 from assay.core.ports import Ability
 from assay.core.records.programs import SandboxError
@@ -147,6 +148,44 @@ def test_a_model_that_fails_is_not_the_fault_of_the_agent(tmp_path: Path) -> Non
     assert (done.score, done.result.end, done.result.why) == (None, "model-failed", "server error: down")
     run, _ = make_run(tmp_path, [document])
     assert run_all(run)[0].score == 1.0
+
+
+def test_a_document_whose_sandbox_fails_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents: list[dict[str, Any]] = [
+        {"id": "setup", "word": "a", "steps": 1, "setup": "echo no compiler; exit 3"},
+        {"id": "files", "word": "a", "steps": 1, "files": ["a.txt"]},
+        {"id": "checks", "word": "a", "steps": 1, "checks": {"broken": "true"}},
+        {"id": "good", "word": "a", "steps": 1},
+    ]
+    run_checks = SandboxEnvironment.checks
+
+    def fail_once(environment: SandboxEnvironment) -> Mapping[str, float]:
+        if environment._checks:
+            raise SandboxError("the sandbox session ended unexpectedly")
+        return run_checks(environment)
+
+    monkeypatch.setattr(SandboxEnvironment, "checks", fail_once)
+    done = run_all(make_run(tmp_path, documents)[0])
+    assert [(row.score, row.result.end) for row in done] == [
+        (None, "environment-failed"),
+        (None, "environment-failed"),
+        (None, "environment-failed"),
+        (1.0, "exited"),
+    ]
+    assert "no compiler" in done[0].result.why and "must be a mapping" in done[1].result.why
+    assert "ended unexpectedly" in done[2].result.why and done[2].result.turns == 1
+
+
+def test_files_that_are_too_large_for_a_snapshot_are_still_scored(tmp_path: Path) -> None:
+    fill = "import os; [os.truncate(os.open(str(n), os.O_CREAT | os.O_RDWR), 64 << 20) for n in range(5)]"
+    program = AgentProgram(command=("python", "-c", fill), environment={})
+    documents = [{"checks": {"no": "false", "yes": "true"}}, {"checks": {"yes": "true"}}]
+    run = BridgeRun(model=ScriptedModel(), program=program, folder=tmp_path, documents=documents)
+    done = run_all(run)
+    assert [(row.score, row.result.end) for row in done] == [(0.5, "exited"), (1.0, "exited")]
+    assert "too large for a snapshot" in done[0].changes
 
 
 def test_a_program_that_does_not_exist_is_an_error_and_not_a_score(tmp_path: Path) -> None:

@@ -20,15 +20,25 @@ from assay.core.records.requests import Generate, Settings
 from assay.core.records.responses import Failure, Outcome, Response
 from assay.sandboxes.sessions import SandboxSession
 
-__all__ = ["AgentProgram", "ExternalEnd", "ExternalResult", "fill_command", "run_external_agent"]
+__all__ = [
+    "EXTERNAL_FAULT_ENDS",
+    "AgentProgram",
+    "ExternalEnd",
+    "ExternalResult",
+    "fill_command",
+    "run_external_agent",
+]
 
 ExternalEnd = Literal[
-    "exited", "signal", "time-limit", "turn-limit", "token-limit", "cost-limit", "model-failed", "memory", "processes", "files"
+    "exited", "signal", "time-limit", "turn-limit", "token-limit", "cost-limit", "memory", "processes", "files",
+    "model-failed", "environment-failed",
 ]  # fmt: skip
-"""How an external agent ended: by itself, by a limit of the agent or of its sandbox, or because the model failed."""
+"""How an external agent ended: by itself, by a limit of the agent or of its sandbox, or by a fault that is not its own."""
 
 MODEL_FAULT: ExternalEnd = "model-failed"
-"""The end that says nothing about the agent: its document is not scored."""
+
+EXTERNAL_FAULT_ENDS: frozenset[ExternalEnd] = frozenset((MODEL_FAULT, "environment-failed"))
+"""The ends that say nothing about the agent: its document is not scored, and runs again at the next start."""
 
 _MAX_OUTPUT_BYTES = 64 << 10
 

@@ -9,13 +9,13 @@ from typing import Any
 from assay.agents.mcp_servers import McpConnection, McpError, McpServer, check_names
 from assay.agents.sandbox_tools import SANDBOX_TOOLS, cut_text
 from assay.agents.tools import AgentTool, EnvironmentContext
-from assay.core.errors import TaskError
+from assay.core.errors import AssayError, TaskError
 from assay.core.fingerprints import digest_json
 from assay.core.records.programs import ResourceLimits
-from assay.sandboxes.sessions import SandboxSession
+from assay.sandboxes.sessions import SandboxSession, WorkspaceError
 from assay.sandboxes.snapshots import FileEntry, SnapshotStore
 
-__all__ = ["SandboxEnvironment"]
+__all__ = ["DocumentSetupError", "SandboxEnvironment"]
 
 _MAX_STATE_FILES = 200
 _MAX_STATE_TEXT_BYTES = 4000
@@ -25,6 +25,10 @@ _COMMAND_S = 50.0
 """Default time limit of a command: less than that of a tool call, so that the command ends before the call is abandoned."""
 
 _OPTIONS = ("checks", "files", "folder", "limits", "mcp", "network", "readable", "sandbox", "setup", "tools")
+
+
+class DocumentSetupError(TaskError):
+    """The workspace of one document cannot be prepared: its fields, files or `setup` do not work. Others may."""
 
 
 class SandboxEnvironment:
@@ -42,7 +46,7 @@ class SandboxEnvironment:
                     where="environment",
                     hint=f"known: {', '.join(_OPTIONS)}",
                 )
-        self._checks = {**_get_mapping(options, "checks"), **_get_mapping(document, "checks")}
+        self._checks = {**_get_mapping(options, "checks"), **_get_document_mapping(document, "checks")}
         self.session = SandboxSession(
             SnapshotStore(context.folder / "snapshots"),
             files=Path(options["folder"]) if options.get("folder") else None,
@@ -68,11 +72,10 @@ class SandboxEnvironment:
         ]
         """The connections to MCP servers; `digests` of each are for the manifest."""
 
+        files = {**_get_mapping(options, "files"), **_get_document_mapping(document, "files")}
         self.session.open()
         try:
-            files = {**_get_mapping(options, "files"), **_get_mapping(document, "files")}
-            for path, text in files.items():
-                self.session.write_file(str(path), str(text).encode("utf-8", "surrogatepass"))
+            self._write_files(files)
             for command in (options.get("setup"), document.get("setup")):
                 self._set_up(command)
             for connection in self.servers:
@@ -128,12 +131,20 @@ class SandboxEnvironment:
     def _digest_definitions(self) -> str:
         return digest_json([connection.digests for connection in self.servers])
 
+    def _write_files(self, files: Mapping[str, Any]) -> None:
+        for path, text in files.items():
+            try:
+                self.session.write_file(str(path), str(text).encode("utf-8", "surrogatepass"))
+            except (WorkspaceError, ValueError) as problem:
+                what = problem.what if isinstance(problem, AssayError) else str(problem)
+                raise DocumentSetupError(what, where="environment.files") from None
+
     def _set_up(self, command: Any) -> None:
         if not command:
             return
         done = self.session.run(["bash", "-c", str(command)], timeout_s=self._timeout_s, merge_output=True)
         if not done.succeeded:
-            raise TaskError(
+            raise DocumentSetupError(
                 f"the command `setup` failed ({done.exit_reason} {done.exit_code or done.signal or ''}): "
                 f"{cut_text(done.stdout, 500)}",
                 where="environment.setup",
@@ -155,6 +166,15 @@ def _get_mapping(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = values.get(name) or {}
     if not isinstance(value, Mapping):
         raise TaskError(f"`{name}` must be a mapping, not {value!r:.60}", where=f"environment.{name}")
+    return value
+
+
+def _get_document_mapping(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = document.get(name) or {}
+    if not isinstance(value, Mapping):
+        raise DocumentSetupError(
+            f"`{name}` must be a mapping, not {value!r:.60}", where=f"field `{name}` of the document"
+        )
     return value
 
 

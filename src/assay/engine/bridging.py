@@ -19,26 +19,29 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from assay.agents.bridge_protocols import BridgeCall
 from assay.agents.bridge_server import BridgeServer
-from assay.agents.external_agent import AgentProgram, ExternalResult, run_external_agent
-from assay.agents.sandbox_environment import SandboxEnvironment
+from assay.agents.external_agent import EXTERNAL_FAULT_ENDS, AgentProgram, ExternalResult, run_external_agent
+from assay.agents.sandbox_environment import DocumentSetupError, SandboxEnvironment
 from assay.agents.tools import EnvironmentContext
 from assay.core.errors import AssayError, OutputError, UnsupportedRequest
 from assay.core.fingerprints import digest_json
 from assay.core.ports import Model
 from assay.core.progress import RunProgress
 from assay.core.records.messages import Prompt
+from assay.core.records.programs import SandboxError
 from assay.core.records.requests import Generate, Settings
 from assay.core.records.responses import Failure, Outcome
 from assay.engine.planning.records import PlannedJudge
 from assay.engine.running.cost_ledger import CostLedger
 from assay.engine.running.services import ModelServices
 from assay.models.prices import load_prices
+from assay.sandboxes.sessions import WorkspaceError
+from assay.sandboxes.snapshots import SnapshotError
 from assay.store.journal.journal import Journal
 
 __all__ = ["BridgeDocument", "BridgeRun", "run_bridge", "serve_bridge"]
@@ -75,8 +78,8 @@ class BridgeDocument:
 
     @property
     def score(self) -> float | None:
-        """The mean of the checks; without checks, whether the program exited with 0; None if the model failed."""
-        if self.result.end == "model-failed":
+        """The mean of the checks; without checks, whether the program exited with 0; None after a fault."""
+        if self.result.end in EXTERNAL_FAULT_ENDS:
             return None
         if not self.checks:
             return float(self.result.exit_code == 0)
@@ -117,6 +120,8 @@ class _BridgeRunner:
         self._open: set[SandboxEnvironment] = set()
         self._lock = threading.Lock()
         self._stopped = False
+        self._sandbox_works = False
+        """Whether a sandbox of this run has started, so that one that does not start is no problem of the machine."""
 
     async def run(self, on_document: Callable[[BridgeDocument], None]) -> list[BridgeDocument]:
         await self._start()
@@ -227,26 +232,48 @@ class _BridgeRunner:
             folder=run.folder / "agents" / str(index),
             options={"tools": [], **run.environment},
         )
-        environment = SandboxEnvironment(context)
+        try:
+            environment = SandboxEnvironment(context)
+        except DocumentSetupError as problem:
+            return _fail_document(name, problem)
+        except SandboxError as problem:
+            if not self._sandbox_works:
+                raise
+            return _fail_document(name, problem)
         with self._lock:
             self._open.add(environment)
+            self._sandbox_works = True
             stopped = self._stopped
         try:
             if stopped:
                 raise AssayError("the run was stopped")
-            before = environment.snapshot()
-            first = self._build_first(index)
-            result = run_external_agent(environment.session, run.program, document, first, self._ask)
-            after = environment.snapshot()
-            changes = environment.session.diff(before, after)
-            done = BridgeDocument(name=name, result=result, checks=environment.checks(), changes=changes)
+            done = self._run_program(environment, index, name, document)
         finally:
             with self._lock:
                 self._open.discard(environment)
             environment.close()
-        if done.score is not None and not self._stopped:  # a document whose model failed runs again
+        if done.score is not None and not self._stopped:  # a document that is not scored runs again
             _write_result(path, done)
         return done
+
+    def _run_program(
+        self, environment: SandboxEnvironment, index: int, name: str, document: Mapping[str, Any]
+    ) -> BridgeDocument:
+        """Run the program and the checks. Whatever goes wrong in this sandbox concerns this document only."""
+        session, result = environment.session, None
+        try:
+            before = environment.snapshot()
+            first = self._build_first(index)
+            result = run_external_agent(session, self._run.program, document, first, self._ask)
+            try:
+                changes = session.diff(before, environment.snapshot())
+            except (
+                WorkspaceError
+            ) as problem:  # the program left more than a snapshot can hold: the checks decide
+                changes = f"[the changes cannot be shown: {problem.what}]\n"
+            return BridgeDocument(name=name, result=result, checks=environment.checks(), changes=changes)
+        except (SandboxError, WorkspaceError, SnapshotError, DocumentSetupError) as problem:
+            return _fail_document(name, problem, result)
 
     def _stop_agents(self) -> None:
         with self._lock:
@@ -255,6 +282,19 @@ class _BridgeRunner:
         for environment in left:
             with suppress(AssayError):
                 environment.close()
+
+
+def _fail_document(name: str, problem: AssayError, result: ExternalResult | None = None) -> BridgeDocument:
+    """Return the result of a document that says nothing about the agent, because its sandbox did not work."""
+    if result is None:
+        result = ExternalResult(
+            end="environment-failed", exit_code=None, output="", turns=0, tokens=0, cost_usd=None
+        )
+    if result.end not in EXTERNAL_FAULT_ENDS:
+        result = replace(result, end="environment-failed", exit_code=None, why=problem.what)
+    return BridgeDocument(
+        name=name, result=replace(result, why=result.why or problem.what), checks={}, changes=""
+    )
 
 
 def _name_documents(documents: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -7,12 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from assay.agents.bridge_server import BridgeServer
 from assay.agents.external_agent import AgentProgram
 from assay.agents.sandbox_environment import SandboxEnvironment
 from assay.core.errors import TaskError, UnsupportedRequest
@@ -21,7 +23,7 @@ from assay.core.records.programs import SandboxError
 from assay.core.records.requests import Generate, Request
 from assay.core.records.responses import Failure, Response, Usage
 from assay.core.records.tools import ToolCall
-from assay.engine.bridging import BridgeDocument, BridgeRun, run_bridge
+from assay.engine.bridging import BridgeDocument, BridgeRun, run_bridge, serve_bridge
 from assay.sandboxes.sessions import SandboxSession
 from assay.sandboxes.snapshots import SnapshotStore
 from assay.store.journal.journal import Journal
@@ -206,6 +208,23 @@ def test_a_model_without_chat_is_refused(tmp_path: Path) -> None:
     program = AgentProgram(command=("true",), environment={})
     with pytest.raises(UnsupportedRequest, match="does not chat"):
         run_all(BridgeRun(model=model, program=program, folder=tmp_path, documents=[{}]))
+
+
+def test_an_interrupt_stops_the_endpoint_while_it_waits(tmp_path: Path) -> None:
+    released, ended = threading.Event(), threading.Event()
+
+    def announce(server: BridgeServer) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        released.wait(20)
+        ended.set()
+
+    run, _ = make_run(tmp_path, [])
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            serve_bridge(run, announce)
+        assert not ended.is_set()
+    finally:
+        released.set()
 
 
 KILLED = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -110,7 +111,10 @@ def command(
         max_cost_usd=options["max_cost"],
     )
     if not program:
-        serve_bridge(run, _serve_until_interrupted, port)
+        try:
+            serve_bridge(run, _announce_until_input_ends, port)
+        except KeyboardInterrupt:
+            click.echo("", err=True)
         return 0
     done = run_bridge(run, lambda document: None if as_json else _print_document(document))
     if as_json:
@@ -120,14 +124,19 @@ def command(
     return 1 if any(document.score is None for document in done) else 0
 
 
-def _serve_until_interrupted(server: BridgeServer) -> None:
+def _announce_until_input_ends(server: BridgeServer) -> None:
     for name, value in server.environment.items():
         click.echo(f"export {name}={shlex.quote(value)}")
     click.echo("press Ctrl-C, or close standard input, to stop the bridge", err=True)
     try:
+        descriptor = sys.stdin.fileno()
+    except (OSError, ValueError):
         sys.stdin.read()
-    except KeyboardInterrupt:
-        click.echo("", err=True)
+        return
+    while os.read(
+        descriptor, 1 << 16
+    ):  # not `sys.stdin`, whose lock this thread would hold while Python exits
+        pass
 
 
 def _read_documents(path: Path | None) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from assay.agents.bridge_protocols import BridgeCall
 from assay.agents.bridge_server import BridgeServer
@@ -47,6 +47,7 @@ from assay.store.journal.journal import Journal
 __all__ = ["BridgeDocument", "BridgeRun", "run_bridge", "serve_bridge"]
 
 _TASK = "bridge"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +107,11 @@ def run_bridge(run: BridgeRun, on_document: Callable[[BridgeDocument], None]) ->
 
 
 def serve_bridge(run: BridgeRun, announce: Callable[[BridgeServer], None], port: int = 0) -> None:
-    """Serve the model on the loopback address until `announce` returns. Every call is journalled."""
+    """Serve the model on the loopback address until `announce` returns. Every call is journalled.
+
+    Raises:
+        KeyboardInterrupt: The user pressed Ctrl-C. `announce` may still be running in a daemon thread.
+    """
     asyncio.run(_BridgeRunner(run).serve(announce, port))
 
 
@@ -167,7 +172,7 @@ class _BridgeRunner:
                 answer, socket.create_server(("127.0.0.1", port)), model=self._run.model.name
             )
             try:
-                await asyncio.to_thread(announce, server)
+                await _run_in_daemon_thread(announce, server)
             finally:
                 await asyncio.to_thread(server.close)
         finally:
@@ -282,6 +287,28 @@ class _BridgeRunner:
         for environment in left:
             with suppress(AssayError):
                 environment.close()
+
+
+async def _run_in_daemon_thread(function: Callable[[T], None], argument: T) -> None:
+    """Await a function that may block for ever. Unlike `asyncio.to_thread`, Ctrl-C does not wait for it."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def finish(problem: Exception | None) -> None:
+        if not done.done():
+            done.set_exception(problem) if problem else done.set_result(None)
+
+    def work() -> None:
+        problem: Exception | None = None
+        try:
+            function(argument)
+        except Exception as raised:  # noqa: BLE001 - the border of the thread
+            problem = raised
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(finish, problem)
+
+    threading.Thread(target=work, name="assay-bridge-wait", daemon=True).start()
+    await done
 
 
 def _fail_document(name: str, problem: AssayError, result: ExternalResult | None = None) -> BridgeDocument:

@@ -123,6 +123,35 @@ def test_finished_documents_do_not_run_again(tmp_path: Path) -> None:
     assert run_all(run) == first and model.asked == []
 
 
+def test_documents_share_no_samples_and_no_results(tmp_path: Path) -> None:
+    document = {"word": "a", "steps": 1}
+    answers = iter("xyz")
+    run, model = make_run(tmp_path, [document, document], lambda _: next(answers))
+    first, second = run_all(run)
+    assert len(model.asked) == 2 and first.changes != second.changes
+
+
+def test_results_are_not_reused_if_the_program_or_its_files_changed(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    show = "import os, sys; print(os.environ.get('WORD'), open(sys.argv[1]).read())"
+
+    def print_word(**variables: str) -> str:
+        program = AgentProgram(command=("python", "-c", show, str(data / "a.txt")), environment=variables)
+        environment = {"readable": [str(data)]}
+        model = ScriptedModel()
+        run = BridgeRun(
+            model=model, program=program, folder=tmp_path / "run", documents=[{}], environment=environment
+        )
+        return run_all(run)[0].result.output
+
+    (data / "a.txt").write_text("1")
+    assert print_word(WORD="x") == "x 1\n"
+    assert print_word(WORD="y") == "y 1\n"
+    (data / "a.txt").write_text("2")
+    assert print_word(WORD="y") == "y 2\n"
+
+
 @pytest.mark.parametrize(
     ("limits", "end"),
     [

@@ -11,6 +11,7 @@ answered from the journal.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import secrets
@@ -19,7 +20,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -121,7 +122,7 @@ class _BridgeRunner:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._services: ModelServices | None = None
         self._journal: Journal | None = None
-        self._digest = ""
+        self._digest = self._files_digest = ""
         self._open: set[SandboxEnvironment] = set()
         self._lock = threading.Lock()
         self._stopped = False
@@ -129,6 +130,8 @@ class _BridgeRunner:
         """Whether a sandbox of this run has started, so that one that does not start is no problem of the machine."""
 
     async def run(self, on_document: Callable[[BridgeDocument], None]) -> list[BridgeDocument]:
+        readable = [*self._run.environment.get("readable", ()), self._run.environment.get("folder") or ""]
+        self._files_digest = await asyncio.to_thread(_digest_files, [path for path in readable if path])
         await self._start()
         results: list[BridgeDocument] = []
         threads = ThreadPoolExecutor(self._run.concurrency, thread_name_prefix="assay-agent")
@@ -206,8 +209,13 @@ class _BridgeRunner:
             self._journal.close()
 
     def _build_first(self, index: int) -> Generate:
+        """Return the pattern of the requests of a document. Its number is part of their ids: documents share no samples."""
         return Generate(
-            task=_TASK, document=index, prompt=Prompt.of_text(""), settings=Settings({"max_gen_toks": 4096})
+            task=_TASK,
+            document=index,
+            prompt=Prompt.of_text(""),
+            settings=Settings({"max_gen_toks": 4096}),
+            repeat=index,
         )
 
     def _ask(self, request: Generate) -> Outcome:
@@ -225,8 +233,10 @@ class _BridgeRunner:
 
     def _run_document(self, index: int, name: str, document: Mapping[str, Any]) -> BridgeDocument:
         run = self._run
-        program = [run.program.command, run.program.timeout_s, run.program.max_turns, run.program.max_tokens]
-        key = digest_json([self._digest, program, dict(document), dict(run.environment)])
+        program = asdict(run.program)
+        key = digest_json(
+            [self._digest, program, index, dict(document), dict(run.environment), self._files_digest]
+        )
         path = run.folder / "documents" / f"{key}.json"
         if (known := _read_result(path, name)) is not None:
             return known
@@ -287,6 +297,31 @@ class _BridgeRunner:
         for environment in left:
             with suppress(AssayError):
                 environment.close()
+
+
+def _digest_files(paths: Sequence[str]) -> str:
+    """Return a digest of the names and contents of files and folders, without the caches of Python."""
+    lines: list[list[str]] = []
+    for start in paths:
+        lines.append([start, _digest_file(Path(start).resolve())])
+        for root, folders, names in os.walk(start):
+            folders[:] = sorted(name for name in folders if name != "__pycache__")
+            found = [Path(root, name) for name in (*folders, *sorted(names))]
+            lines += [[str(path), _digest_file(path)] for path in found]
+    return digest_json(lines)
+
+
+def _digest_file(path: Path) -> str:
+    """Return the digest of a regular file, the target of a link, or an empty text."""
+    try:
+        if path.is_symlink():
+            return f"-> {path.readlink()}"
+        if not path.is_file():
+            return ""
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as problem:
+        return f"unreadable: {problem.errno}"
 
 
 async def _run_in_daemon_thread(function: Callable[[T], None], argument: T) -> None:

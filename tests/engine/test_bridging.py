@@ -226,10 +226,20 @@ def test_a_program_that_does_not_exist_is_an_error_and_not_a_score(tmp_path: Pat
         run_all(run)
 
 
-def test_a_document_that_is_too_long_for_a_command_line_scores_zero_with_a_reason(tmp_path: Path) -> None:
-    run, _ = make_run(tmp_path, [{"word": "x" * 200_000, "steps": 1}, {"word": "a", "steps": 1}])
-    long, short = run_all(run)
-    assert (long.score, short.score) == (0.0, 1.0) and "Argument list too long" in long.result.why
+@pytest.mark.parametrize(
+    ("word", "problem"),
+    [
+        pytest.param("x" * 200_000, "Argument list too long", id="too long"),
+        pytest.param("a\0b", "contains a NUL character", id="NUL"),
+    ],
+)
+def test_a_document_that_no_command_line_can_hold_is_not_scored(
+    tmp_path: Path, word: str, problem: str
+) -> None:
+    documents = [{"word": word, "steps": 1, "checks": {"yes": "true"}}, {"word": "a", "steps": 1}]
+    bad, good = run_all(make_run(tmp_path, documents)[0])
+    assert (bad.score, bad.result.end, bad.result.exit_code) == (None, "not-started", None)
+    assert problem in bad.result.why and good.score == 1.0
 
 
 def test_a_model_without_chat_is_refused(tmp_path: Path) -> None:

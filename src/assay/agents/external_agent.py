@@ -31,13 +31,13 @@ __all__ = [
 
 ExternalEnd = Literal[
     "exited", "signal", "time-limit", "turn-limit", "token-limit", "cost-limit", "memory", "processes", "files",
-    "model-failed", "environment-failed",
+    "not-started", "model-failed", "environment-failed",
 ]  # fmt: skip
 """How an external agent ended: by itself, by a limit of the agent or of its sandbox, or by a fault that is not its own."""
 
 MODEL_FAULT: ExternalEnd = "model-failed"
 
-EXTERNAL_FAULT_ENDS: frozenset[ExternalEnd] = frozenset((MODEL_FAULT, "environment-failed"))
+EXTERNAL_FAULT_ENDS: frozenset[ExternalEnd] = frozenset((MODEL_FAULT, "not-started", "environment-failed"))
 """The ends that say nothing about the agent: its document is not scored, and runs again at the next start."""
 
 _MAX_OUTPUT_BYTES = 64 << 10
@@ -99,8 +99,6 @@ def fill_command(command: Sequence[str], document: Mapping[str, Any]) -> list[st
             else:
                 parts.append(opening)
         filled.append("".join(parts))
-        if "\0" in filled[-1]:
-            raise TaskError("a field of the document that the command uses contains a NUL character")
     return filled
 
 
@@ -177,11 +175,16 @@ def run_external_agent(
         SandboxError: The session does not work.
         TaskError: The program cannot be run.
     """
+    command = fill_command(program.command, document)
+    if any("\0" in word for word in command):
+        why = "a field of the document that the command uses contains a NUL character"
+        return ExternalResult(
+            end="not-started", exit_code=None, output="", turns=0, tokens=0, cost_usd=None, why=why
+        )
     caller = _Caller(program, first, ask)
     server = BridgeServer(caller.answer, session.listen())
     try:
         variables = {**server.environment, **program.environment}
-        command = fill_command(program.command, document)
         with session.start(command, environment=variables, max_seconds=program.timeout_s) as process:
             os.close(process.stdin)
             process.stdin = -1
@@ -206,6 +209,7 @@ def run_external_agent(
             raise TaskError(
                 why, where="the command of the agent", hint="the sandbox shows only what is readable in it"
             )
+        end = "not-started"
     return ExternalResult(
         end=end,
         exit_code=report.get("exit") if end == "exited" else None,

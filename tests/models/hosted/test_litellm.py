@@ -143,15 +143,39 @@ def test_settings_of_reasoning_are_arguments_of_the_package(monkeypatch: pytest.
     assert "include_reasoning" not in call and "thinking_token_budget" not in call
 
 
-def test_a_package_that_litellm_needs_and_does_not_find_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    class APIConnectionError(Exception):
-        pass
+class APIConnectionError(Exception):
+    """An error of the package, with the reply of a server if there was one."""
 
+    response: Any = None
+
+
+class InternalServerError(APIConnectionError):
+    response = SimpleNamespace(status_code=500, headers={})
+
+
+@pytest.mark.parametrize(
+    ("kind", "cause", "is_missing"),
+    [
+        (APIConnectionError, None, True),
+        (InternalServerError, ModuleNotFoundError("No module named 'mcp.types'"), True),
+        (InternalServerError, None, False),  # the text of a server
+        (APIConnectionError, InternalServerError("500"), False),
+    ],
+)
+def test_only_a_failed_import_ends_the_run_with_a_missing_package(
+    monkeypatch: pytest.MonkeyPatch, kind: type[Exception], cause: Exception | None, is_missing: bool
+) -> None:
     async def acompletion(**call: Any) -> Any:
-        raise APIConnectionError("OpenAIException - No module named 'mcp.types'")
+        raise kind("OpenAIException - No module named 'mcp.types'") from cause
 
     package = ModuleType("litellm")
     vars(package).update(acompletion=acompletion)
     monkeypatch.setitem(sys.modules, "litellm", package)
-    with pytest.raises(MissingPackage, match="`mcp`"):
-        ask(LiteLLMModel(model="openai/m"), [generate("q")])
+    request = generate("q")
+    asked = LiteLLMModel(model="openai/m", max_retries=1, retry_backoff_s=0.001)
+    if is_missing:
+        with pytest.raises(MissingPackage, match="`mcp`"):
+            ask(asked, [request])
+    else:
+        outcome = ask(asked, [request])[request.id]
+        assert isinstance(outcome, Failure) and "No module named" in outcome.message

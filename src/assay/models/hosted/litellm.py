@@ -197,8 +197,8 @@ class LiteLLMModel:
         """Convert an exception of the package."""
         kinds = [kind.__name__ for kind in type(error).__mro__]
         message = redact(" ".join(str(error).split())[:300])
-        if missing := _MISSING_MODULE.search(message):  # it imports packages only where it uses them
-            raise MissingPackage.of(missing[1], f"this request to `{self.name}`", extra="litellm") from None
+        if missing := _find_missing_module(error):  # it imports packages only where it uses them
+            raise MissingPackage.of(missing, f"this request to `{self.name}`", extra="litellm") from None
         if "ContentPolicyViolationError" in kinds:
             return Response(request_id=request.id, value="", finish="refused")
         if "AuthenticationError" in kinds:
@@ -217,6 +217,21 @@ class LiteLLMModel:
             if kind in _PERMANENT:
                 return CallError(_PERMANENT[kind], message, transient=False)
         return CallError("server error", f"{kinds[0]}: {message}", transient=False)
+
+
+def _find_missing_module(error: Exception) -> str:
+    """Return the module that could not be imported; empty if the error has another cause, such as the text of a server."""
+    found = _MISSING_MODULE.search(str(error))
+    if found is None:
+        return ""
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in causes:
+        causes.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    is_import = any(isinstance(one, ImportError) for one in causes)
+    has_response = any(getattr(one, "response", None) is not None for one in causes)
+    return found[1] if is_import or not has_response else ""
 
 
 def _import_litellm() -> Any:

@@ -137,6 +137,24 @@ def test_malformed_calls_are_an_ending_and_not_a_zero(tmp_path: Path) -> None:
     assert done.outcomes("areas") == {"unparsed-call": 1}
 
 
+def test_malformed_calls_count_as_wrong_only_where_zero_is_the_worst_score(tmp_path: Path) -> None:
+    code = "def count(references, predictions):\n    return 5.0\n"
+    (tmp_path / "utils.py").write_text(code)
+    metrics = [
+        {"metric": "tool_schema_valid"},
+        {"metric": "tool_call_match", "higher_is_better": False},
+        {"metric": "COUNT", "aggregation": "mean", "higher_is_better": True},
+    ]
+    path = Path(write_task(tmp_path, metric_list=metrics))
+    path.write_text(path.read_text().replace('"COUNT"', "!function utils.count"))
+    broken = Response(request_id="", value="", finish="stop", tool_calls=(ToolCall("area", "{"),))
+    done, _ = run(str(path), lambda request: broken if "2 by 3" in request.prompt.text else call(request))
+    assert scores(done) == {"tool_schema_valid": 1.0, "tool_call_match": 0.5, "count": 5.0}
+    assert format_outcome_notes(done)[1:] == [
+        "areas: documents with unparsed calls are not in the score: tool_schema_valid 1.0000 without them, 0.6667 as wrong"
+    ]
+
+
 def test_the_score_is_shown_with_and_without_malformed_calls_that_task_code_scores(tmp_path: Path) -> None:
     code = "def judge(document, results):\n    return {'acc': float('base' in results[0] and 'height' in results[0])}\n"
     (tmp_path / "utils.py").write_text(code)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from assay.core.progress import label_service
 from assay.core.records.endings import ENDINGS
+from assay.core.records.verdicts import Estimate
 from assay.store.runs.run import Run
 from assay.store.runs.usage import UsageTotals
 from assay.viewer.number_format import format_dollars, format_float
@@ -275,12 +276,17 @@ def _format_unparsed_calls(run: Run, task: str) -> Iterator[str]:
             continue
         if key in own and math.isclose(estimate.value, total):
             counted.append(f"{name} {format_float(total)} with them, {format_float(without)} without")
-        elif key not in own and math.isclose(estimate.value, without):
+        elif key not in own and math.isclose(estimate.value, without) and _is_worst_at_zero(estimate, values):
             left_out.append(f"{name} {format_float(without)} without them, {format_float(total)} as wrong")
     if left_out:
         yield f"{task}: documents with unparsed calls are not in the score: {'; '.join(left_out)}"
     if counted:
         yield f"{task}: `process_results` scores documents with unparsed calls: {'; '.join(counted)}"
+
+
+def _is_worst_at_zero(estimate: Estimate, values: Sequence[float]) -> bool:
+    """Whether a wrong answer gets 0: higher is better, and the metric is a share."""
+    return estimate.higher_is_better is True and all(0 <= value <= 1 for value in values)
 
 
 # --- stop rules --------------------------------------------------------------------------------------

@@ -56,6 +56,18 @@ def test_the_interval_contains_the_true_error_in_most_samples() -> None:
     assert 134 <= hits <= 149  # 95 %, within three standard errors
 
 
+@pytest.mark.parametrize("gap", [0.0, 0.02, 0.1])
+def test_the_interval_contains_small_errors_of_ten_bins(gap: float) -> None:
+    random = np.random.default_rng(5)
+    samples, hits = 30, 0
+    for seed in range(samples):
+        confidence = random.uniform(0.1, 1, 1000)
+        found = compute_reliability(confidence, random.random(1000) < confidence - gap, seed=seed)
+        assert found.ece_low <= found.ece <= found.ece_high < found.ece + 0.06
+        hits += found.ece_low <= gap <= found.ece_high
+    assert hits >= 26  # 95 %, within three standard errors
+
+
 @pytest.mark.parametrize(
     ("values", "share"),
     [

@@ -23,7 +23,8 @@ __all__ = ["Reliability", "ReliabilityBin", "compute_choice_confidence", "comput
 
 Floats = NDArray[np.float64]
 
-_RESAMPLES = 2000
+_RESAMPLES = 1000
+_BISECTIONS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ class Reliability:
     ece: float
     ece_low: float
     ece_high: float
-    """95 % bootstrap interval of the ECE."""
+    """95 % interval of the true ECE, without the bias of finite samples; it starts at 0 unless the model is miscalibrated."""
 
     chance_ece: float
     """Mean ECE of a calibrated model with the same confidences and number of documents."""
@@ -101,10 +102,8 @@ def compute_reliability(
     sizes = counts[kept].astype(np.float64)
     confidence = np.bincount(places, weights=stated, minlength=bins)[kept] / sizes
     accuracy = np.bincount(places, weights=results, minlength=bins)[kept] / sizes
-    squares = np.bincount(places, weights=stated**2, minlength=bins)[kept] / sizes
-    deviation = np.sqrt(np.maximum(0.0, squares - confidence**2))
     ece = float((sizes * np.abs(accuracy - confidence)).sum() / len(stated))
-    low, high, chance = _simulate(sizes, confidence, deviation, accuracy, ece, seed)
+    low, high, chance = _find_interval(sizes, confidence, accuracy, ece, seed)
     listed = []
     for at, place in enumerate(kept.tolist()):
         interval = wilson_interval(round(float(accuracy[at] * sizes[at])), float(sizes[at]))
@@ -132,28 +131,46 @@ def compute_reliability(
     )
 
 
-def _simulate(
-    sizes: Floats, confidence: Floats, deviation: Floats, accuracy: Floats, ece: float, seed: int
+def _find_interval(
+    sizes: Floats, confidence: Floats, accuracy: Floats, ece: float, seed: int
 ) -> tuple[float, float, float]:
-    """Return the bootstrap interval of an ECE, and the mean ECE of a calibrated model.
+    """Return the 95 % interval of the true ECE, and the mean ECE of a calibrated model.
 
-    Documents are resampled within bins and between them. Sums per bin suffice, so that the time does not depend on the
-    number of documents. Resampled values are shifted to the mean of the estimate: the bias of an ECE would count twice.
+    The observed ECE is too large by a bias that depends on the true one, so a bootstrap interval misses small errors. This
+    interval contains the true errors for which the observed ECE is not unusual. The bias is large if few bins are
+    miscalibrated: the lower end assumes only the distances that exceed their standard errors. It is small if all are: the
+    upper end assumes the same distance in each bin. Sums per bin suffice, so that the time does not depend on the number of
+    documents.
     """
-    random = np.random.default_rng(seed)
     total = int(sizes.sum())
-    drawn = random.multinomial(total, sizes / total, size=_RESAMPLES)
-    safe = np.maximum(drawn, 1)
-    stated = confidence + random.standard_normal(drawn.shape) * deviation / np.sqrt(safe)
-    resampled = _compute_errors(drawn, random.binomial(drawn, accuracy) / safe, stated)
-    shift = ece - float(resampled.mean())
-    low, high = np.quantile(resampled, (0.025, 0.975)) + shift
-    counts = np.broadcast_to(sizes.astype(np.int64), drawn.shape)
-    calibrated = random.binomial(counts, np.clip(confidence, 0.0, 1.0)) / sizes
-    chance = float(_compute_errors(counts, calibrated, confidence).mean())
-    return max(0.0, float(low)), min(1.0, float(high)), chance
+    drawn = np.random.default_rng(seed).multinomial(total, sizes / total, size=_RESAMPLES)
+    distance = accuracy - confidence
+    noise = np.sqrt(confidence * (1.0 - confidence) / sizes)
+    few = np.sign(distance) * np.maximum(np.abs(distance) - noise, 0.0)
+    every = np.where(distance < 0, -1.0, 1.0)
 
+    def simulate(true: Floats) -> Floats:
+        random = np.random.default_rng(seed + 1)  # the same each time, so that results change smoothly
+        errors: Floats = np.abs(random.binomial(drawn, true) - drawn * confidence).sum(axis=-1) / total
+        return errors
 
-def _compute_errors(counts: NDArray[np.int64], accuracy: Floats, confidence: Floats) -> Floats:
-    weighted: Floats = (counts * np.abs(accuracy - confidence)).sum(axis=-1) / counts.sum(axis=-1)
-    return weighted
+    def find_error(direction: Floats, largest: float, quantile: float) -> float:
+        """Return the smallest true error in a direction at which the quantile of observed errors reaches the ECE."""
+        low, high = 0.0, largest
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2
+            reached = np.quantile(simulate(np.clip(confidence + middle * direction, 0.0, 1.0)), quantile)
+            low, high = (low, middle) if reached >= ece else (middle, high)
+        true = np.clip(confidence + high * direction, 0.0, 1.0)
+        return float((sizes * np.abs(true - confidence)).sum() / total)
+
+    calibrated = simulate(np.clip(confidence, 0.0, 1.0))
+    low = high = ece
+    scale = float((sizes * np.abs(few)).sum() / total)
+    if scale == 0.0 or ece <= np.quantile(calibrated, 0.975):
+        low = 0.0
+    else:
+        low = min(ece, find_error(few / scale, ece, 0.975))
+    if ece >= np.quantile(calibrated, 0.025):
+        high = max(ece, find_error(every, 1.0, 0.025))
+    return low, high, float(calibrated.mean())

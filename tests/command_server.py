@@ -2,11 +2,15 @@
 
 Starting Python and importing Assay takes most of the time of a small command. The processes can be killed, interrupted and
 waited for as any others. Tests of the start itself (imports, signals before the first line) use `subprocess`.
+
+All forked commands have the hash seed `HASH_SEED`, and so the same order of sets. A test that compares two runs starts one of
+them with `OTHER_HASH_SEED` in an interpreter of its own.
 """
 
 from __future__ import annotations
 
 import atexit
+import ctypes
 import gc
 import json
 import os
@@ -15,13 +19,14 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
-__all__ = ["CommandProcess", "run_command", "start_command"]
+__all__ = ["OTHER_HASH_SEED", "CommandProcess", "run_command", "start_command"]
 
 MODULES = """assay.api assay.cli.run assay.cli.run_output assay.cli.tables assay.models.embedded.adapter
     assay.scoring.edit_distance assay.scoring.filters.choices assay.scoring.filters.selection assay.scoring.metrics.aggregated
@@ -30,7 +35,15 @@ MODULES = """assay.api assay.cli.run assay.cli.run_output assay.cli.tables assay
 """What most commands import."""
 
 CAN_FORK = sys.platform == "linux"
+HASH_SEED = "1"
+OTHER_HASH_SEED = "2"
 _TIMEOUT_S = 60.0
+_ENVIRONMENT = dict(os.environ)
+"""The environment when the tests are collected: that of the server does not depend on the test that starts it."""
+
+_SERVER_LOCK = threading.Lock()
+_PR_SET_PDEATHSIG = 1
+_PID_BYTES = 10
 
 
 class CommandProcess:
@@ -42,6 +55,16 @@ class CommandProcess:
         self._status = status
         self.stdout: IO[bytes] = open(stdout, "rb")  # noqa: SIM115
         self.stderr: IO[bytes] | None = None if stderr is None else open(stderr, "rb")  # noqa: SIM115
+        self._output = {stream: bytearray() for stream in (self.stdout, self.stderr) if stream is not None}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the streams and wait for the command to end, as `subprocess.Popen` does."""
+        for stream in self._output:
+            stream.close()
+        self.wait()
 
     def poll(self) -> int | None:
         """Return the exit code, negative for a signal, or None while the command runs."""
@@ -54,14 +77,13 @@ class CommandProcess:
         return code
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        """Read all output and wait for the command to end."""
+        """Read all output and wait for the command to end. After a timeout, another call returns the whole output."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        pieces: dict[IO[bytes], bytearray] = {self.stdout: bytearray()}
-        if self.stderr is not None:
-            pieces[self.stderr] = bytearray()
+        pieces = self._output
         with selectors.DefaultSelector() as ready:
             for stream in pieces:
-                ready.register(stream, selectors.EVENT_READ)
+                if not stream.closed:
+                    ready.register(stream, selectors.EVENT_READ)
             while ready.get_map():
                 for key, _ in self._select(ready, deadline, timeout):
                     stream = key.fileobj  # type: ignore[assignment]
@@ -96,9 +118,28 @@ class CommandProcess:
                 ready.register(self._status, selectors.EVENT_READ)
                 if not ready.select(timeout):
                     return None
-            self.returncode = int(os.read(self._status, 16))
+            status = os.read(self._status, 16)
+            if not status and not _has_ended(self.pid, timeout):
+                return None
             os.close(self._status)
+            self.returncode = (
+                int(status) if status else -signal.SIGKILL
+            )  # the command dies with its supervisor
         return self.returncode
+
+
+def _has_ended(pid: int, timeout: float | None) -> bool:
+    """Wait for a process that is not a child of this one."""
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        with selectors.DefaultSelector() as ready:
+            ready.register(process, selectors.EVENT_READ)
+            return bool(ready.select(timeout))
+    finally:
+        os.close(process)
 
 
 def start_command(
@@ -118,30 +159,49 @@ def start_command(
             stderr=subprocess.STDOUT if merge_output else subprocess.PIPE,
             text=True,
         )
+    message = json.dumps({"arguments": list(arguments), "cwd": str(cwd), "env": dict(env)}).encode()
+    with _SERVER_LOCK:
+        server = _start_server()
     out_read, out_write = os.pipe()
     err_read, err_write = (None, os.dup(out_write)) if merge_output else os.pipe()
     status_read, status_write = os.pipe()
-    message = json.dumps({"arguments": list(arguments), "cwd": str(cwd), "env": dict(env)}).encode()
-    server = _start_server()
     try:
-        socket.send_fds(server, [message], [out_write, err_write, status_write])
-        pid = int(server.recv(16))
-    finally:
-        for descriptor in (out_write, err_write, status_write):
-            os.close(descriptor)
+        try:
+            socket.send_fds(server, [message], [out_write, err_write, status_write])
+        finally:
+            for descriptor in (out_write, err_write, status_write):
+                os.close(descriptor)
+        pid = _read_pid(status_read)
+    except BaseException:
+        for opened in (out_read, err_read, status_read):
+            if opened is not None:
+                os.close(opened)
+        raise
     return CommandProcess(pid, status_read, out_read, err_read)
+
+
+def _read_pid(status: int) -> int:
+    """Read the process id, which the supervisor writes before the exit code, in `_PID_BYTES` bytes."""
+    with selectors.DefaultSelector() as ready:
+        ready.register(status, selectors.EVENT_READ)
+        if not ready.select(_TIMEOUT_S):
+            raise subprocess.TimeoutExpired("the command server", _TIMEOUT_S)
+    found = os.read(status, _PID_BYTES)
+    if not found:
+        raise RuntimeError("the command server has ended; see its message in the standard error of the tests")
+    return int(found)
 
 
 def run_command(
     arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout: float = 120.0
 ) -> subprocess.CompletedProcess[str]:
     """Run `assay` with these arguments and return its exit code and output."""
-    process = start_command(arguments, cwd=cwd, env=env)
-    try:
-        out, err = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        raise
+    with start_command(arguments, cwd=cwd, env=env) as process:
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except BaseException:
+            process.kill()
+            raise
     assert process.returncode is not None
     return subprocess.CompletedProcess(["assay", *arguments], process.returncode, out, err)
 
@@ -153,11 +213,16 @@ def run_command(
 def _start_server() -> socket.socket:
     """Start the process that the commands are forked from, once per test process."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.settimeout(_TIMEOUT_S)
+    ours.settimeout(_TIMEOUT_S)  # for sending; each command reports through a pipe of its own
     code = "from tests.command_server import serve, run_main; serve(); run_main()"
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "ASSAY_TEST_SOCKET": str(theirs.fileno())}
     root = str(Path(__file__).parents[1])
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), root]))
+    environment = {
+        **_ENVIRONMENT,
+        "ASSAY_TEST_SOCKET": str(theirs.fileno()),
+        "OPENBLAS_NUM_THREADS": "1",
+        "PYTHONHASHSEED": HASH_SEED,
+        "PYTHONPATH": os.pathsep.join(filter(None, [_ENVIRONMENT.get("PYTHONPATH"), root])),
+    }
     with theirs:
         process = subprocess.Popen(
             [sys.executable, "-c", code],
@@ -211,14 +276,21 @@ def _supervise(
 ) -> None:
     """Fork the command, wait for it and report its exit code. Returns in the process of the command only."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    supervisor = os.getpid()
     pid = os.fork()
     if pid == 0:
+        ctypes.CDLL(None).prctl(
+            _PR_SET_PDEATHSIG, signal.SIGKILL
+        )  # without its supervisor, the exit code would be lost
+        if os.getppid() != supervisor:
+            os.kill(os.getpid(), signal.SIGKILL)
         _become_command(connection, message, out, err, status)
         return
+    connection.close()
     os.close(out)
     os.close(err)
-    connection.send(str(pid).encode())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.write(status, str(pid).zfill(_PID_BYTES).encode())
     _, code = os.waitpid(pid, 0)
     os.write(status, str(os.waitstatus_to_exitcode(code)).encode())
     os._exit(0)

@@ -90,14 +90,17 @@ class CommandRunner:
         pairs = ",".join(f"{key}={value}" for key, value in given.items())
         return [*ASSAY, "run", "--model", "slow", "--model_args", pairs, *arguments]
 
-    def start(self, command: list[str], **details: Any) -> Process:
-        """Start a command. Those that begin with `ASSAY` come from the command server, unless `Popen` gets details."""
-        if command[: len(ASSAY)] == ASSAY and not details:
+    def start(self, command: list[str], *, hash_seed: str = "", **details: Any) -> Process:
+        """Start a command. Those that begin with `ASSAY` come from the command server, unless `Popen` gets details.
+
+        `hash_seed`: start an interpreter with this seed, which determines the order of sets.
+        """
+        if command[: len(ASSAY)] == ASSAY and not details and not hash_seed:
             return start_command(command[len(ASSAY) :], cwd=self.folder, env=self.environment)
         return subprocess.Popen(
             command,
             cwd=self.folder,
-            env=self.environment,
+            env={**self.environment, **({"PYTHONHASHSEED": hash_seed} if hash_seed else {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+from tests.command_server import OTHER_HASH_SEED
 from tests.flows.kills import MAX_IN_FLIGHT_AT_KILL, KillCounts, KillTest
 from tests.flows.running import (
     ASSAY,
@@ -57,7 +58,7 @@ def test_a_missing_answer_is_detected() -> None:
 def test_the_embedded_model_gives_identical_results_after_three_kills(tmp_path: Path) -> None:
     runner = CommandRunner(tmp_path)
     options = ["run", "quickstart", "--limit", "12", "--no_cache"]
-    whole = runner.finish([*ASSAY, *options, "--output_path", "whole"])
+    whole = runner.finish([*ASSAY, *options, "--output_path", "whole"], hash_seed=OTHER_HASH_SEED)
     assert whole.returncode == 0, whole.stderr
     expected = read_tables(runner.find_run_folder("whole"))
     total, kills = len(expected["responses"]), 0

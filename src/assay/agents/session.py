@@ -538,7 +538,8 @@ class AgentSession:
         try:
             output = to_output(run(lambda: tool.call(arguments, environment), limit_s))
         except UserCodeTimeout:
-            output = ToolOutput(f"Error: the tool did not finish within {limit_s:g} s", error=True)
+            unknown = "; it is unknown whether it took effect" if tool.effect == "once" else ""
+            output = ToolOutput(f"Error: the tool did not finish within {limit_s:g} s{unknown}", error=True)
         except AssayError as error:
             output = ToolOutput(f"Error: {error.what}", error=True)
         except Exception as error:  # noqa: BLE001 - task code: the model gets the message, as it would from a service

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +18,7 @@ from assay import api
 from assay.core.records.requests import Generate, Request
 from assay.core.records.responses import Failure, Response, Usage
 from assay.core.records.tools import ToolCall
+from assay.engine.running import agents as running_agents
 from assay.testing import ScriptedModel
 from assay.viewer.results.notes import format_notes
 
@@ -23,6 +26,7 @@ HELPERS = '''
 import os
 import time
 from assay.agents import tool
+from assay.agents.functions import FunctionTool
 
 
 class Counter:
@@ -61,6 +65,19 @@ def hang() -> str:
     """Never returns."""
     while True:
         time.sleep(0.01)
+
+
+class ThreadedCounter(Counter):
+    def tools(self):
+        block = FunctionTool(block_in_c, effect="once")
+        block.in_thread = True
+        return [self.add, block]
+
+
+def block_in_c() -> str:
+    """Block where Python cannot stop it, until the pipe has a byte."""
+    os.read(int(os.environ["BLOCKED_PIPE"]), 1)
+    return "released"
 
 
 class HangingSolver:
@@ -166,6 +183,39 @@ def test_a_tool_that_hangs_is_stopped_and_the_agent_continues(workspace: Path) -
     assert run.outcomes("counter") == {"scored": 1} and time.monotonic() - began < 60
     result = run.journal.read_agent_events("counter", 0)[0][2]
     assert result.content["text"] == "Error: the tool did not finish within 0.2 s" and result.content["error"]
+
+
+def test_a_tool_in_a_thread_that_cannot_be_stopped_is_abandoned(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def call_block(request: Request) -> Response | str:
+        if isinstance(request, Generate) and request.round == 0:
+            return Response(request_id="", value="", tool_calls=(ToolCall("block_in_c"),))
+        return "It blocks."
+
+    path = write_counter(
+        workspace,
+        rows=ROWS[:1],
+        environment=Function("utils.ThreadedCounter"),
+        limits={"tool_seconds": 0.1},
+    )
+    reading, writing = os.pipe()
+    monkeypatch.setenv("BLOCKED_PIPE", str(reading))
+    monkeypatch.setattr(running_agents, "ABANDON_AFTER_S", 0.1)
+    try:
+        run = assay.run(model=model(call_block), tasks=[str(path)])
+    finally:
+        os.write(writing, b"x")
+        for thread in threading.enumerate():
+            if thread.name == "assay-tool":
+                thread.join(60)
+        os.close(writing)
+        os.close(reading)
+    assert run.outcomes("counter") == {"scored": 1}
+    result = run.journal.read_agent_events("counter", 0)[0][2]
+    assert result.content["error"] and result.content["text"] == (
+        "Error: the tool did not finish within 0.1 s; it is unknown whether it took effect"
+    )
 
 
 @pytest.mark.parametrize(

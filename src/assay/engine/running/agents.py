@@ -10,10 +10,11 @@ any dialogue.
 from __future__ import annotations
 
 import asyncio
+import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,7 +35,7 @@ from assay.tasks.prompts.field_compilers import compile_text, copy_fields
 from assay.tasks.task import Task
 from assay.user_code.executor import Executor
 from assay.user_code.random_state import TaskRandomState
-from assay.user_code.timeouts import current_timer
+from assay.user_code.timeouts import UserCodeTimeout, current_timer
 
 __all__ = ["MAX_OPEN_AGENTS", "AgentRuntime", "DocumentAgents"]
 
@@ -42,6 +43,9 @@ T = TypeVar("T")
 
 MAX_OPEN_AGENTS = 64
 """Documents whose environments are open at the same time."""
+
+ABANDON_AFTER_S = 5.0
+"""Time for a tool in a thread to end after its limit. Code that does not return to Python cannot be stopped."""
 
 AGENT_FOLDER = "agents"
 """The folder inside the folder of a run where environments keep files."""
@@ -93,7 +97,6 @@ class AgentRuntime:
         self._executor, self._seed = executor, seed
         self._read_recorded = read_recorded
         self._loop = asyncio.get_running_loop()
-        self._threads: ThreadPoolExecutor | None = None
         self._slots = asyncio.Semaphore(MAX_OPEN_AGENTS)
         self._open: list[DocumentAgents] = []
 
@@ -119,11 +122,9 @@ class AgentRuntime:
         self._slots.release()
 
     def close(self) -> None:
-        """Close the environments of a run that stops early, and the worker threads; a tool that hangs is abandoned."""
+        """Close the environments of a run that stops early."""
         while self._open:
             self._open.pop().close()
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
 
     def advance(
         self,
@@ -238,10 +239,8 @@ class AgentRuntime:
         return _run_timed(function, limit_s)
 
     def run_in_thread(self, function: Callable[[], T], limit_s: float) -> T:
-        """Run a tool in a worker thread; other documents continue meanwhile."""
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(MAX_OPEN_AGENTS, thread_name_prefix="assay-tool")
-        return self._executor.wait(self._threads.submit(partial(_run_timed, function, limit_s)))
+        """Run a tool in a thread; other documents continue meanwhile. A thread that cannot be stopped is abandoned."""
+        return self._executor.wait(_start_thread(function, limit_s))
 
 
 class _JournalLog:
@@ -271,6 +270,33 @@ def _run_timed(function: Callable[[], T], limit_s: float | None) -> T:
             return function()
     with timer.override_limit(limit_s), timer:
         return function()
+
+
+def _start_thread(function: Callable[[], T], limit_s: float) -> Future[T]:
+    """Run a function in a daemon thread. The future is done soon after the limit, also if the function never returns."""
+    result: Future[T] = Future()
+
+    def abandon() -> None:
+        with suppress(InvalidStateError):
+            result.set_exception(UserCodeTimeout(f"the code did not stop after its limit of {limit_s:g} s"))
+
+    def run() -> None:
+        try:
+            value = _run_timed(function, limit_s)
+        except BaseException as error:  # noqa: BLE001 - raised again where the result is awaited
+            with suppress(InvalidStateError):
+                result.set_exception(error)
+        else:
+            with suppress(InvalidStateError):
+                result.set_result(value)
+
+    if limit_s > 0:
+        timer = threading.Timer(limit_s + ABANDON_AFTER_S, abandon)
+        timer.daemon = True
+        result.add_done_callback(lambda _: timer.cancel())
+        timer.start()
+    threading.Thread(target=run, name="assay-tool", daemon=True).start()
+    return result
 
 
 def _read_script(user: UserSpec, fields: Mapping[str, Any]) -> list[str]:

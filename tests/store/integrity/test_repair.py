@@ -131,6 +131,25 @@ def test_the_events_of_agents_are_recovered_with_the_rows_of_their_tasks(tmp_pat
         assert journal.read_agent_events("second", 4) == {1: events}
 
 
+@pytest.mark.parametrize("lost", ["first", "second"])
+def test_a_lost_row_of_a_task_gives_its_events_to_no_other_task(tmp_path: Path, lost: str) -> None:
+    events = {name: [AgentEvent(0, "call", {"name": name})] for name in ("first", "second", "third")}
+    with closing(Journal.open_for_writing(tmp_path)) as journal:
+        for name in ("first", "second"):
+            journal.add_agent_events(name, 0, 0, events[name]).result()
+    with closing(sqlite3.connect(tmp_path / JOURNAL_FILE)) as connection:
+        connection.execute("PRAGMA secure_delete=ON")
+        connection.execute("DELETE FROM tasks WHERE name = ?", (lost,))
+        connection.commit()
+    repair_database(tmp_path / JOURNAL_FILE, JOURNAL_SCHEMA)
+    with closing(Journal.open_for_writing(tmp_path)) as journal:
+        journal.add_agent_events("third", 1, 0, events["third"]).result()
+        kept = "second" if lost == "first" else "first"
+        assert journal.read_agent_events(kept, 0) == {0: events[kept]}
+        assert journal.read_agent_events("third", 0) == {} == journal.read_agent_events(kept, 1)
+        assert journal.read_agent_events("third", 1) == {0: events["third"]}
+
+
 def test_the_newer_of_two_responses_with_one_fingerprint_is_recovered(tmp_path: Path) -> None:
     path = tmp_path / "cache.sqlite"
     for refresh, value in ((False, "old"), (True, "new")):

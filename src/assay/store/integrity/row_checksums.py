@@ -205,7 +205,8 @@ def filter_agent_rows(
 ) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
     """Return the intact rows of `tasks` and `agent_events` among the records of a damaged journal.
 
-    Events cannot be computed again: a call that has an effect outside the run must not run twice.
+    Events cannot be computed again: a call that has an effect outside the run must not run twice. Events of a task whose
+    row is lost are left out: another task would get their row ids.
     """
     tasks: dict[str, tuple[Any, ...]] = {}
     events: dict[tuple[int, int, int], tuple[Any, ...]] = {}
@@ -217,7 +218,9 @@ def filter_agent_rows(
             tasks[values[0]] = record
         elif len(values) == 6 and _all_instances(int, *values[:3]) and _all_instances(str, *values[3:5]):
             events[tuple(values[:3])] = record
-    return list(tasks.values()), [events[key] for key in sorted(events)]
+    ranges = [(first, last) for _, first, last, _ in tasks.values()]
+    known = [key for key in sorted(events) if any(first <= key[0] <= last for first, last in ranges)]
+    return list(tasks.values()), [events[key] for key in known]
 
 
 def filter_cache_rows(records: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:

@@ -171,7 +171,8 @@ class Journal:
 
     def _add_task(self, task: str, new: list[tuple[Any, ...]]) -> int:
         """Reserve row ids for a new task; return the first one."""
-        first = self._tasks[task] = len(self._tasks) * MAX_DOCUMENTS_PER_TASK
+        last = max(self._tasks.values(), default=-MAX_DOCUMENTS_PER_TASK)  # a repaired journal can lack tasks
+        first = self._tasks[task] = last + MAX_DOCUMENTS_PER_TASK
         new.append(rows.add_checksum((task, first, first + MAX_DOCUMENTS_PER_TASK - 1)))
         return first
 

@@ -204,6 +204,29 @@ def test_missing_events_are_in_doubt(tmp_path: Path) -> None:
     assert result.end == "in-doubt" and box(tmp_path) == ["hello"]
 
 
+@pytest.mark.parametrize("left", [0, 1, 5, 13])
+def test_events_lost_at_the_end_repeat_no_effect(tmp_path: Path, left: int) -> None:
+    whole = MemoryLog()
+    play(open_session(SPEC, tmp_path, log=whole), RESPONSES)
+    log = MemoryLog(whole.events[:left])
+    result = play(open_session(SPEC, tmp_path, log=log, repaired=True), RESPONSES)
+    assert result.end == "in-doubt" and "repaired" in result.why and box(tmp_path) == ["hello"]
+    for recorded in (False, True):
+        again = open_session(SPEC, tmp_path, log=MemoryLog(log.events), repaired=True, recorded=recorded)
+        assert play(again, RESPONSES) == result
+
+
+def test_a_repaired_journal_is_enough_for_agents_that_ended_or_can_repeat_their_calls(tmp_path: Path) -> None:
+    log = MemoryLog()
+    whole = play(open_session(SPEC, tmp_path, log=log), RESPONSES)
+    assert play(open_session(SPEC, tmp_path, log=log, repaired=True), RESPONSES) == whole
+    spec, responses = AgentSpec(environment=Memory), [respond("", call("add", item="a")), respond("done")]
+    memory = MemoryLog()
+    play(open_session(spec, tmp_path, log=memory), responses)
+    cut = MemoryLog(memory.events[:2])
+    assert play(open_session(spec, tmp_path, log=cut, repaired=True), responses).state == ["a"]
+
+
 # --- limits --------------------------------------------------------------------------------------------
 
 

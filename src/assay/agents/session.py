@@ -162,11 +162,12 @@ class AgentSession:
         chat: bool = True,
         parallel: bool | None = None,
         recorded: bool = False,
+        repaired: bool = False,
         where: str = "",
     ) -> None:
         """`syntax`: how calls are written as text; empty: in the model's own format. `chat`: whether the model gets messages.
 
-        `recorded`: run nothing; everything must be in the log.
+        `recorded`: run nothing; everything must be in the log. `repaired`: the last events may be missing from the log.
         """
         self._spec, self._first, self._context = spec, first, context
         source = spec.environment
@@ -175,7 +176,7 @@ class AgentSession:
         )
         self._log, self._services, self._user = log, services, user
         self._syntax, self._chat, self._parallel = syntax, chat, parallel
-        self._recorded, self._where = recorded, where
+        self._recorded, self._repaired, self._where = recorded, repaired, where
         self._events = list(log.read())
         self._position = 0
         self._has_gaps = [event.number for event in self._events] != list(range(len(self._events)))
@@ -188,6 +189,7 @@ class AgentSession:
         self._completed: list[tuple[ToolCall, Mapping[str, Any]]] = []
         """Calls whose results come from the log and are not in the environment yet."""
 
+        self._may_call_once = True
         self._snapshot: str | None = None
         self._initial_state: Any = None
         self._solver: Solver | None = None
@@ -228,12 +230,17 @@ class AgentSession:
                 end="in-doubt", why="events of this agent are missing from the journal, which was repaired"
             )
             return self.result
+        if self._events and self._events[-1].content.get("repaired"):
+            self.result = AgentResult.from_json(self._events[-1].content)
+            return self.result
         if self._solver is None:
             spec, where = self._spec, self._where
             self._solver = self._services.run_code(
                 lambda: make_solver(spec.solver, spec.solver_options, where=where), None
             )
             self._open()
+            if (lost := self._end_if_calls_may_be_lost()) is not None:
+                return lost
         solver, state = self._solver, self._state
         while True:
             if limit := self._find_limit(about_to_ask=False):
@@ -355,6 +362,7 @@ class AgentSession:
                 "unchecked": [
                     name for name, tool in self._tools.items() if getattr(tool, "checks_arguments", False)
                 ],
+                "once": [name for name, tool in self._tools.items() if tool.effect == "once"],
                 "state": self._read_state(environment, stored=True),
                 "snapshot": self._take_snapshot(environment),
             }
@@ -370,9 +378,21 @@ class AgentSession:
         assert self._solver is not None
         self._definitions = own
         self._unchecked = frozenset(content["unchecked"])
+        self._may_call_once = bool(content.get("once", True))
         self._state.tools = (*own, *self._solver.tools)
         texts = [text for text in (content["instructions"], self._solver.instructions) if text]
         self._state.entries = entries_from_prompt(self._first.prompt, texts)
+
+    def _end_if_calls_may_be_lost(self) -> AgentResult | None:
+        """End an agent in a repaired journal that has no end: a call with the effect `once` could run twice."""
+        has_end = any(event.kind == "end" for event in self._events)
+        if not self._repaired or not self._may_call_once or has_end:
+            return None
+        why = "the journal was repaired, and calls with the effect `once` may be missing from it"
+        self.result = AgentResult(end="in-doubt", why=why)
+        self._position = len(self._events)
+        self._append("end", {**self.result.to_json(), "repaired": True})
+        return self.result
 
     def _open_environment(self) -> Environment:
         """Open the environment anew, in an empty folder."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import threading
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,9 @@ from assay.core.records.requests import Generate, Request
 from assay.core.records.responses import Failure, Response, Usage
 from assay.core.records.tools import ToolCall
 from assay.engine.running import agents as running_agents
+from assay.store.database.schema import JOURNAL_SCHEMA
+from assay.store.integrity.repair import repair_database
+from assay.store.journal.journal import JOURNAL_FILE
 from assay.testing import ScriptedModel
 from assay.viewer.results.notes import format_notes
 
@@ -78,6 +83,13 @@ def block_in_c() -> str:
     """Block where Python cannot stop it, until the pipe has a byte."""
     os.read(int(os.environ["BLOCKED_PIPE"]), 1)
     return "released"
+
+
+@tool(effect="once")
+def post_letter() -> str:
+    with open(os.environ["LETTERS"], "a") as file:
+        file.write("posted\\n")
+    return "posted"
 
 
 class HangingSolver:
@@ -292,6 +304,29 @@ def test_the_environment_is_closed_if_a_request_fails(
     assert sorted(log.read_text().split()) == ["1", "2", "3", "4"]
 
 
+def test_a_run_whose_journal_lost_its_last_events_repeats_no_effect(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def post(request: Request) -> Response | str:
+        if isinstance(request, Generate) and request.round == 0:
+            return Response(request_id="", value="", tool_calls=(ToolCall("post_letter"),))
+        return "Posted."
+
+    letters = workspace / "letters.log"
+    monkeypatch.setenv("LETTERS", str(letters))
+    path = write_counter(workspace, rows=ROWS[:1], tools=[Function("utils.post_letter")])
+    folder = assay.run(model=model(post), tasks=[str(path)], use_cache=None).folder
+    with closing(sqlite3.connect(folder / JOURNAL_FILE)) as connection:
+        connection.execute("PRAGMA secure_delete=ON")
+        connection.execute("DELETE FROM agent_events WHERE number > 0")
+        connection.commit()
+    repair_database(folder / JOURNAL_FILE, JOURNAL_SCHEMA)
+    with pytest.warns(UserWarning, match="the journal was repaired"):
+        run = assay.run(model=model(post), tasks=[str(path)], use_cache=None)
+    assert run.folder == folder and run.outcomes("counter") == {"in-doubt": 1}
+    assert letters.read_text() == "posted\n"
+
+
 def test_a_broken_environment_is_not_a_zero(workspace: Path) -> None:
     rows = [{"wanted": 1, "broken": False}, {"wanted": 1, "broken": True}]
     run = assay.run(model=model(), tasks=[str(write_counter(workspace, rows=rows))])
@@ -409,7 +444,8 @@ def test_a_user_model_that_fails_is_tried_again(workspace: Path) -> None:
     def fail(request: Request) -> Any:
         return Failure(request_id="", kind="timeout", message="no answer in 120 s")
 
-    first = assay.run(model=model(), user=second(fail), tasks=[str(path)])
+    with pytest.warns(UserWarning, match="no document of `counter` has a score: user second: timeout"):
+        first = assay.run(model=model(), user=second(fail), tasks=[str(path)])
     assert first.outcomes("counter") == {"user-failed": 4}
     (why,) = {why for _, _, why in first.journal.read_outcomes("counter")}
     assert why == "user second: timeout: no answer in 120 s"
@@ -419,7 +455,8 @@ def test_a_user_model_that_fails_is_tried_again(workspace: Path) -> None:
 
 def test_a_user_that_ends_at_once_is_not_scored(workspace: Path) -> None:
     path = write_counter(workspace, doc_to_text="", user=USER)
-    run = assay.run(model=model(), user=second(lambda request: "###STOP###"), tasks=[str(path)])
+    with pytest.warns(UserWarning, match="no document of `counter` has a score: the user ended"):
+        run = assay.run(model=model(), user=second(lambda request: "###STOP###"), tasks=[str(path)])
     assert run.outcomes("counter") == {"user-left": 4}
 
 

@@ -97,6 +97,9 @@ class AgentRuntime:
         self._executor, self._seed = executor, seed
         self._read_recorded = read_recorded
         self._loop = asyncio.get_running_loop()
+        self._is_repaired: bool | None = None
+        """Whether events may be missing from the journal; None before the first document is opened."""
+
         self._slots = asyncio.Semaphore(MAX_OPEN_AGENTS)
         self._open: list[DocumentAgents] = []
 
@@ -106,6 +109,8 @@ class AgentRuntime:
             return
         await self._slots.acquire()
         self._open.append(agents)
+        if self._is_repaired is None:
+            self._is_repaired = "repaired" in self._journal.read_facts()
         name, index = agents.task.name, agents.document.index
         if self._read_recorded is None:
             agents.events = self._journal.read_agent_events(name, index)
@@ -194,6 +199,7 @@ class AgentRuntime:
             chat=task.rendering.chat_messages,
             parallel=task.spec.parallel_tool_calls,
             recorded=self._read_recorded is not None,
+            repaired=bool(self._is_repaired),
             where=task.spec.place("solver"),
         )
 

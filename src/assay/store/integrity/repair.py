@@ -24,7 +24,7 @@ from assay.store.integrity.row_checksums import (
     filter_answered_rows,
     filter_cache_rows,
 )
-from assay.store.journal.rows import INSERT_ANSWERED, REPLACE_RESPONSE
+from assay.store.journal.rows import INSERT_ANSWERED, REPLACE_RESPONSE, build_fact_row
 
 __all__ = [
     "RepairResult",
@@ -68,11 +68,13 @@ def repair_database(path: Path, schema: Schema) -> RepairResult:
             connection.execute("COMMIT")
         if schema is JOURNAL_SCHEMA:
             tasks, events = filter_agent_rows(scan_records(path, size))
+            connection.execute("BEGIN IMMEDIATE")
             if events:
-                connection.execute("BEGIN IMMEDIATE")
                 connection.executemany("INSERT INTO tasks VALUES (?,?,?,?)", tasks)
                 connection.executemany("INSERT INTO agent_events VALUES (?,?,?,?,?,?,?)", events)
-                connection.execute("COMMIT")
+            # lost events leave no trace: agents without an end must not call tools with effects again
+            connection.execute("INSERT INTO facts VALUES (?,?,?)", build_fact_row("repaired", time.time()))
+            connection.execute("COMMIT")
         recovered = connection.execute(count).fetchone()[0]
         connection.execute("PRAGMA journal_mode=DELETE")  # a single file can be renamed
     damaged_file = move_aside(path, "damaged")

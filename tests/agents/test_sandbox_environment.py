@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay.agents.sandbox_environment import SandboxEnvironment
+from assay.agents.sandbox_environment import CheckError, CheckReport, SandboxEnvironment
 from assay.agents.tools import EnvironmentContext, SupportsChecks, SupportsSnapshots
 from assay.core.errors import TaskError
 from assay.core.records.programs import SandboxError
@@ -52,6 +52,47 @@ def test_a_document_from_its_files_to_its_checks(tmp_path: Path) -> None:
         environment.close()
 
 
+def test_checks_say_why_they_failed_and_run_with_their_own_files(tmp_path: Path) -> None:
+    options = {
+        "limits": {"time_s": 1.0},
+        "files": {"tests/test.sh": "exit 1", "answer": "exit 127"},
+        "check_files": {"tests/test.sh": "echo from the task; exit 3"},
+        "checks": {
+            "tests": "bash tests/test.sh",
+            "slow": "sleep 60",
+            "absent": "./never_written",
+            "agent": "bash answer",
+            "good": "true",
+        },
+        "tools": ["bash"],
+    }
+    environment = open_environment(tmp_path, options)
+    try:
+        (bash,) = environment.tools()
+        bash.call({"command": "rm tests/test.sh && mkfifo tests/test.sh"}, environment)
+        scores = environment.checks()
+        assert scores == {"tests": 0.0, "slow": 0.0, "absent": 0.0, "agent": 0.0, "good": 1.0}
+        reports = environment.check_reports
+        assert reports["tests"] == CheckReport(0.0, "exit code 3", "from the task\n")
+        assert reports["slow"].reason == "time limit of 1 s"
+        assert reports["absent"].reason == "exit code 127" and "never_written" in reports["absent"].output
+        assert reports["agent"].reason == "exit code 127" and reports["good"] == CheckReport(1.0)
+        bash.call({"command": "rm -r tests && touch tests"}, environment)
+        assert environment.checks()["good"] == 0.0
+        assert "tests/test.sh" in environment.check_reports["good"].reason
+    finally:
+        environment.close()
+
+
+def test_a_check_whose_program_is_not_installed_is_no_score(tmp_path: Path) -> None:
+    environment = open_environment(tmp_path, {"checks": {"tests": "cd . && pytst -q"}, "tools": []})
+    try:
+        with pytest.raises(CheckError, match="the check `tests` needs `pytst`"):
+            environment.checks()
+    finally:
+        environment.close()
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
@@ -59,6 +100,7 @@ def test_a_document_from_its_files_to_its_checks(tmp_path: Path) -> None:
         pytest.param({"tools": ["bush"]}, "no sandbox tool is called `bush`", id="unknown tool"),
         pytest.param({"limits": {"ram": 1}}, "unknown limit", id="unknown limit"),
         pytest.param({"files": ["a"]}, "`files` must be a mapping", id="files as a list"),
+        pytest.param({"check_files": {"../a": ""}}, "not a path in the workspace", id="outside"),
         pytest.param({"setup": "echo broken; exit 4"}, "`setup` failed .exited 4.: broken", id="setup fails"),
     ],
 )

@@ -75,6 +75,7 @@ def test_a_program_on_documents(assay_command: Assay, echo: ScriptedModel, works
     assert called.out.splitlines() == [
         "right: 1.00  (exited 0, 1 calls, 0 tokens)",
         "wrong: 0.00  (exited 0, 1 calls, 0 tokens)",
+        "  lower: exit code 1",
         "score 0.500 [0.095, 0.905], 2 documents",
     ]
     again = assay_command(*arguments, "--json", "--", "python", "-c", AGENT)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ from assay.core.records.programs import ResourceLimits
 from assay.sandboxes.sessions import SandboxSession, WorkspaceError
 from assay.sandboxes.snapshots import FileEntry, SnapshotStore
 
-__all__ = ["DocumentSetupError", "SandboxEnvironment"]
+__all__ = ["CheckError", "CheckReport", "DocumentSetupError", "SandboxEnvironment"]
 
 _MAX_STATE_FILES = 200
 _MAX_STATE_TEXT_BYTES = 4000
@@ -24,17 +27,51 @@ _MAX_STATE_TEXT_BYTES = 4000
 _COMMAND_S = 50.0
 """Default time limit of a command: less than that of a tool call, so that the command ends before the call is abandoned."""
 
-_OPTIONS = ("checks", "files", "folder", "limits", "mcp", "network", "readable", "sandbox", "setup", "tools")
+_MAX_CHECK_OUTPUT = 2000
+_FIND_MISSING = 'for name; do command -v -- "$name" > /dev/null || { printf %s "$name"; exit 1; }; done'
+_ASSIGNMENT = re.compile(r"\w+=")
+_PROGRAM_NAME = re.compile(r"(/(usr|bin|opt)/[\w./+-]+)|[\w.+-]+|\[+")
+_BEFORE_COMMAND = frozenset(("!", "{", "do", "elif", "else", "if", "then", "time", "until", "while"))
+
+_OPTIONS = (
+    "check_files",
+    "checks",
+    "files",
+    "folder",
+    "limits",
+    "mcp",
+    "network",
+    "readable",
+    "sandbox",
+    "setup",
+    "tools",
+)
 
 
 class DocumentSetupError(TaskError):
     """The workspace of one document cannot be prepared: its fields, files or `setup` do not work. Others may."""
 
 
+class CheckError(TaskError):
+    """A check cannot be run, so it says nothing about the agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """How a check ended."""
+
+    score: float
+    reason: str = ""
+    """Why the score is 0; empty if it is 1."""
+
+    output: str = ""
+    """The start and the end of its standard output and error."""
+
+
 class SandboxEnvironment:
     """A sandbox session as the environment of an agent.
 
-    The document may have `files`, `setup` and `checks`, which are added to those of the task.
+    The document may have `files`, `setup`, `checks` and `check_files`, which are added to those of the task.
     """
 
     def __init__(self, context: EnvironmentContext) -> None:
@@ -47,6 +84,16 @@ class SandboxEnvironment:
                     hint=f"known: {', '.join(_OPTIONS)}",
                 )
         self._checks = {**_get_mapping(options, "checks"), **_get_document_mapping(document, "checks")}
+        self._check_files = {
+            **_get_mapping(options, "check_files"),
+            **_get_document_mapping(document, "check_files"),
+        }
+        for path in self._check_files:
+            if Path(path).is_absolute() or ".." in Path(path).parts or "\0" in path:
+                raise DocumentSetupError(f"`{path}` is not a path in the workspace", where="check_files")
+        self.check_reports: dict[str, CheckReport] = {}
+        """How each check ended; empty before `checks`."""
+
         self.session = SandboxSession(
             SnapshotStore(context.folder / "snapshots"),
             files=Path(options["folder"]) if options.get("folder") else None,
@@ -97,12 +144,19 @@ class SandboxEnvironment:
         return {"files": files, **({"more_files": more} if more else {})}
 
     def checks(self) -> Mapping[str, float]:
-        """Run the check programs: 1 for each that exits with 0."""
-        scores = {}
-        for name, command in self._checks.items():
-            done = self.session.run(["bash", "-c", str(command)], timeout_s=self._timeout_s)
-            scores[str(name)] = 1.0 if done.succeeded else 0.0
-        return scores
+        """Write the check files and run the check programs: 1 for each that exits with 0. `check_reports` says why not.
+
+        Raises:
+            CheckError: The program of a check does not exist, or the sandbox stopped it.
+            SandboxError: The session does not work.
+        """
+        self.check_reports = {}
+        if self._checks and (problem := self._write_check_files()):
+            self.check_reports = {str(name): CheckReport(0.0, problem) for name in self._checks}
+        else:
+            for name, command in self._checks.items():
+                self.check_reports[str(name)] = self._run_check(str(name), str(command))
+        return {name: report.score for name, report in self.check_reports.items()}
 
     def snapshot(self) -> str:
         """Store the files; return the id of the snapshot and the digest of the definitions of MCP servers."""
@@ -130,6 +184,43 @@ class SandboxEnvironment:
 
     def _digest_definitions(self) -> str:
         return digest_json([connection.digests for connection in self.servers])
+
+    def _run_check(self, name: str, command: str) -> CheckReport:
+        done = self.session.run(["bash", "-c", command], timeout_s=self._timeout_s, merge_output=True)
+        output = cut_text(done.stdout + done.stderr, _MAX_CHECK_OUTPUT)
+        if done.succeeded:
+            return CheckReport(1.0, output=output)
+        if done.exit_reason == "stopped":
+            raise CheckError(f"the check `{name}` was stopped by the sandbox", where="checks")
+        if done.exit_code in (126, 127) and (missing := self._find_missing_program(command)):
+            raise CheckError(
+                f"the check `{name}` needs `{missing}`, which the sandbox does not have", where="checks"
+            )
+        if done.exit_reason == "exited":
+            reason = f"exit code {done.exit_code}"
+        elif done.exit_reason == "time":
+            reason = f"time limit of {self._timeout_s:g} s"
+        elif done.exit_reason == "signal":
+            reason = f"signal {done.signal}"
+        else:
+            reason = f"limit of the sandbox: {done.exit_reason}"
+        return CheckReport(0.0, reason, output)
+
+    def _find_missing_program(self, command: str) -> str:
+        """Return a program of a check that is not installed. The agent cannot change the result: it sees only the workspace."""
+        names = _list_programs(command)
+        done = self.session.run(["bash", "-c", _FIND_MISSING, "bash", *names], timeout_s=self._timeout_s)
+        return "bash" if done.exit_code == 127 else done.stdout
+
+    def _write_check_files(self) -> str:
+        """Replace the check files, which the agent may have changed; return why the agent made this impossible."""
+        for path, text in self._check_files.items():
+            self.session.run(["rm", "-rf", "--", f"./{path}"], timeout_s=self._timeout_s)
+            try:
+                self.session.write_file(str(path), str(text).encode("utf-8", "surrogatepass"))
+            except WorkspaceError as problem:
+                return problem.what
+        return ""
 
     def _write_files(self, files: Mapping[str, Any]) -> None:
         for path, text in files.items():
@@ -160,6 +251,30 @@ class SandboxEnvironment:
             except UnicodeDecodeError:
                 pass
         return {"sha256": entry.sha256, "size": entry.size}
+
+
+def _list_programs(command: str) -> list[str]:
+    """Return the programs that a shell command names, without those in the workspace. Finds the plain cases only.
+
+    >>> _list_programs("cd src && A=1 pytest -q | ./filter; ! grep x")
+    ['cd', 'pytest', 'grep']
+    """
+    if "()" in command:  # functions
+        return []
+    words = shlex.shlex(command, posix=True, punctuation_chars=True)
+    words.whitespace_split = True
+    names, starts = [], True
+    try:
+        for word in words:
+            if set(word) <= set("();|&"):
+                starts = True
+            elif starts and word not in _BEFORE_COMMAND and not _ASSIGNMENT.match(word):
+                starts = False
+                if _PROGRAM_NAME.fullmatch(word):
+                    names.append(word)
+    except ValueError:  # a quote that does not end
+        return []
+    return names
 
 
 def _get_mapping(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:

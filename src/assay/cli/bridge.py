@@ -27,7 +27,8 @@ _HELP = """Serve a model to an external agent: an OpenAI- and Anthropic-compatib
 With COMMAND, run it once per document, each in a sandbox of its own without network, and score its files and its exit.
 `{field}` in COMMAND is a field of the document. The endpoint is inside the sandbox; COMMAND gets its address and its token
 as OPENAI_BASE_URL, OPENAI_API_KEY, ANTHROPIC_BASE_URL and ANTHROPIC_API_KEY. FILE is JSONL; a document may have `files`
-(path: text), `setup` (a command) and `checks` (name: command). Without COMMAND, print these variables and serve until Ctrl-C.
+(path: text), `setup` (a command), `checks` (name: command) and `check_files` (path: text, written just before the checks). Without
+COMMAND, print these variables and serve until Ctrl-C.
 
 Every call is in the journal of --output before the agent gets the answer; the same command continues an interrupted run.
 
@@ -185,6 +186,9 @@ def _print_document(document: BridgeDocument) -> None:
     why = f"  {result.why}" if result.why else ""
     text = f"{document.name}: {score}  ({end}, {result.turns} calls, {result.tokens} tokens){why}"
     click.echo(escape_control_characters(text))
+    for name, report in document.check_reports.items():
+        if report["reason"]:
+            click.echo(escape_control_characters(f"  {name}: {report['reason']}"))
 
 
 def _print_summary(documents: list[BridgeDocument]) -> None:

@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 from assay.agents.bridge_protocols import BridgeCall
 from assay.agents.bridge_server import BridgeServer
 from assay.agents.external_agent import EXTERNAL_FAULT_ENDS, AgentProgram, ExternalResult, run_external_agent
-from assay.agents.sandbox_environment import DocumentSetupError, SandboxEnvironment
+from assay.agents.sandbox_environment import CheckError, DocumentSetupError, SandboxEnvironment
 from assay.agents.tools import EnvironmentContext
 from assay.core.errors import AssayError, OutputError, UnsupportedRequest
 from assay.core.fingerprints import digest_json
@@ -78,6 +78,9 @@ class BridgeDocument:
     changes: str
     """What the program changed in the workspace, as a diff."""
 
+    check_reports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Score, reason and output of each check."""
+
     @property
     def score(self) -> float | None:
         """The mean of the checks; without checks, whether the program exited with 0; None after a fault."""
@@ -93,6 +96,7 @@ class BridgeDocument:
             "document": self.name,
             "score": self.score,
             "checks": dict(self.checks),
+            "check_reports": dict(self.check_reports),
             **self.result.to_json(),
             "changes": self.changes,
         }
@@ -286,8 +290,12 @@ class _BridgeRunner:
                 WorkspaceError
             ) as problem:  # the program left more than a snapshot can hold: the checks decide
                 changes = f"[the changes cannot be shown: {problem.what}]\n"
-            return BridgeDocument(name=name, result=result, checks=environment.checks(), changes=changes)
-        except (SandboxError, WorkspaceError, SnapshotError, DocumentSetupError) as problem:
+            checks = environment.checks()
+            reports = {check: asdict(report) for check, report in environment.check_reports.items()}
+            return BridgeDocument(
+                name=name, result=result, checks=checks, changes=changes, check_reports=reports
+            )
+        except (SandboxError, WorkspaceError, SnapshotError, CheckError) as problem:
             return _fail_document(name, problem, result)
 
     def _stop_agents(self) -> None:
@@ -367,7 +375,13 @@ def _read_result(path: Path, name: str) -> BridgeDocument | None:
     try:
         values = json.loads(path.read_text("utf-8"))
         result = ExternalResult(**{key: values[key] for key in ExternalResult.__slots__})
-        return BridgeDocument(name=name, result=result, checks=values["checks"], changes=values["changes"])
+        return BridgeDocument(
+            name=name,
+            result=result,
+            checks=values["checks"],
+            changes=values["changes"],
+            check_reports=values["check_reports"],
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

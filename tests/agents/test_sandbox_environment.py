@@ -52,6 +52,18 @@ def test_a_document_from_its_files_to_its_checks(tmp_path: Path) -> None:
         environment.close()
 
 
+def test_the_state_covers_files_that_it_does_not_list(tmp_path: Path) -> None:
+    environment = open_environment(tmp_path, {"setup": "touch f{000..250}", "tools": ["bash"]})
+    try:
+        (bash,) = environment.tools()
+        first = environment.state()
+        assert first["more_files"] == 51 and environment.state() == first
+        bash.call({"command": "echo changed > f249"}, environment)
+        assert environment.state() != first
+    finally:
+        environment.close()
+
+
 def test_checks_say_why_they_failed_and_run_with_their_own_files(tmp_path: Path) -> None:
     options = {
         "limits": {"time_s": 1.0},

@@ -137,11 +137,12 @@ class SandboxEnvironment:
         return self._tools
 
     def state(self) -> Any:
-        """Return the files: the text of small ones, the hash of others."""
-        entries = self.session.store.read_snapshot(self.session.snapshot())
+        """Return the files: the text of small ones, the hash of others. The snapshot id stands for files that are left out."""
+        snapshot = self.session.snapshot()
+        entries = self.session.store.read_snapshot(snapshot)
         files = {entry.path: self._describe(entry) for entry in entries[:_MAX_STATE_FILES]}
         more = len(entries) - len(files)
-        return {"files": files, **({"more_files": more} if more else {})}
+        return {"files": files, **({"more_files": more, "snapshot": snapshot} if more else {})}
 
     def checks(self) -> Mapping[str, float]:
         """Write the check files and run the check programs: 1 for each that exits with 0. `check_reports` says why not.

@@ -5,7 +5,10 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -97,6 +100,48 @@ def test_only_the_token_opens_the_endpoint(
     found, body = post(server, "/v1/chat/completions", CHAT, headers)
     assert found == status and body["type"] == "error" and server.token not in json.dumps(body)
     assert backend.calls == []
+
+
+def test_a_program_cannot_open_any_number_of_connections(server: BridgeServer) -> None:
+    idle = [socket.create_connection(("127.0.0.1", server.port), timeout=30) for _ in range(64)]
+    try:
+        refused = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+        idle.append(refused)
+        assert refused.recv(100).startswith(b"HTTP/1.1 503 ")
+    finally:
+        for connection in idle:
+            connection.close()
+    for _ in range(600):
+        try:
+            if post(server, "/v1/chat/completions", CHAT)[0] == 200:
+                return
+        except (OSError, http.client.HTTPException, ValueError):
+            time.sleep(0.05)
+    pytest.fail("closed connections still count")
+
+
+def test_one_large_request_is_read_at_a_time() -> None:
+    both, met = threading.Barrier(2), []
+
+    def answer(call: BridgeCall) -> Response:
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.3)
+            met.append(call.number)
+        return PLAIN
+
+    server = BridgeServer(answer, socket.create_server(("127.0.0.1", 0)))
+    try:
+        body = {**CHAT, "user": "x" * 100_000}
+        threads = [
+            threading.Thread(target=post, args=(server, "/v1/chat/completions", body)) for _ in range(2)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert met == []
+    finally:
+        server.close()
 
 
 @pytest.mark.parametrize(

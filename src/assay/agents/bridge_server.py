@@ -8,7 +8,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -23,6 +23,13 @@ AnswerCall = Callable[[BridgeCall], Response | Failure]
 """Answers a call; blocks until the answer is there. Called from the thread of the connection."""
 
 _MAX_BODY_BYTES = 32 << 20
+_LARGE_BODY_BYTES = 64 << 10
+"""Of requests with a larger body, one is read and answered at a time, so that a program cannot fill the memory of Assay."""
+
+_MAX_CONNECTIONS = 64
+_TOO_MANY = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
+)
 _IDLE_S = 600.0
 
 
@@ -106,8 +113,15 @@ class _Server(ThreadingHTTPServer):
         self.socket.close()
         self.socket, self.bridge = listener, bridge
         self._connections: set[socket.socket] = set()
+        self.large_body_lock = threading.Lock()
 
     def process_request(self, request: Any, client_address: Any) -> None:
+        if len(self._connections) >= _MAX_CONNECTIONS:
+            with suppress(OSError):
+                request.setblocking(False)
+                request.sendall(_TOO_MANY)
+            self.shutdown_request(request)
+            return
         self._connections.add(request)
         super().process_request(request, client_address)
 
@@ -147,8 +161,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_error(404, "not_found", f"there is no `{self.path[:80]}`; known: {known}")
             return
         try:
-            body = json.loads(self._read_body())
-            call, answer = self.server.bridge.handle(path, body)
+            length = self._read_length()
+            with self.server.large_body_lock if length > _LARGE_BODY_BYTES else nullcontext():
+                call, answer = self.server.bridge.handle(path, json.loads(self.rfile.read(length)))
         except (BridgeRequestError, ValueError, RecursionError) as problem:
             self._send_error(400, "invalid_request_error", str(problem))
             return
@@ -175,11 +190,11 @@ class _Handler(BaseHTTPRequestHandler):
             return False
         return True
 
-    def _read_body(self) -> bytes:
+    def _read_length(self) -> int:
         length = int(self.headers.get("content-length") or 0)
         if not 0 < length <= _MAX_BODY_BYTES:
             raise BridgeRequestError(f"the body must have between 1 and {_MAX_BODY_BYTES} bytes")
-        return self.rfile.read(length)
+        return length
 
     def _send_error(self, status: int, kind: str, message: str) -> None:
         self.close_connection = True  # the body may not have been read

@@ -82,6 +82,13 @@ for line in sys.stdin:
         "tools/list": {"tools": [tool]},
         "tools/call": CALL,
     }.get(message.get("method"))
+    if message.get("method") == "tools/list" and str(CALL).endswith("pages"):
+        pages = globals().get("pages", -1) + 1
+        if CALL != "slow pages":
+            result = {"tools": [], "nextCursor": "x" if CALL == "same pages" else str(pages)}
+        elif pages:
+            __import__("time").sleep(0.2)
+            result = {"tools": [], "nextCursor": str(pages)}
     if "id" in message:
         print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
     if message.get("method") == "tools/list" and CALL == "change":
@@ -256,6 +263,29 @@ def test_a_server_that_lies_about_its_results_is_a_failed_call(
 def test_an_invalid_schema_is_an_error(session: SandboxSession, schema: dict[str, Any]) -> None:
     with pytest.raises(McpError, match="mcp-invalid-result"):
         connect_to_liar(session, None, schema).open()
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "problem"),
+    [
+        pytest.param("same pages", "the list of tools repeats a page", id="repeats"),
+        pytest.param("new pages", "the list of tools has more than 100 pages", id="endless"),
+    ],
+)
+def test_a_list_of_tools_without_end_is_an_error(
+    session: SandboxSession, behaviour: str, problem: str
+) -> None:
+    with pytest.raises(McpError, match=f"mcp-invalid-result: {problem}"):
+        connect_to_liar(session, behaviour).open()
+
+
+def test_the_time_limit_is_for_the_whole_list_of_tools(session: SandboxSession) -> None:
+    connection = connect_to_liar(session, "slow pages").open()
+    connection.server = replace(connection.server, timeout_s=1.0)
+    try:
+        assert call(connection, "lie").text.startswith("[mcp-timeout] ")
+    finally:
+        connection.close()
 
 
 def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -41,6 +42,9 @@ MAX_MESSAGE_BYTES = 4 << 20
 """Size of the largest message that is accepted from a server."""
 
 _MAX_TOOLS = 500
+_MAX_PAGES = 100
+"""Pages of a list of tools."""
+
 _CLOSE_S = 5.0
 
 McpOutcome = Literal[
@@ -380,10 +384,18 @@ class McpConnection:
     # --- requests ----------------------------------------------------------------------------------
 
     def _list_tools(self) -> dict[str, Tool]:
+        """Return all tools. The time limit is for the whole list."""
         found: dict[str, Tool] = {}
-        cursor = None
+        cursor: str | None = None
+        cursors: set[str] = set()
+        deadline = time.monotonic() + self.server.timeout_s
         while True:
-            page = self._submit(self._client_list(cursor))
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise self._error(
+                    "mcp-timeout", f"the list of tools is not complete after {self.server.timeout_s:g} s"
+                )
+            page = self._submit(self._client_list(cursor, left))
             for tool in page.tools:
                 problem = describe_invalid_schema(tool.input_schema)
                 if problem or tool.input_schema.get("type") != "object":
@@ -400,17 +412,21 @@ class McpConnection:
             cursor = page.next_cursor
             if cursor is None:
                 return found
+            if cursor in cursors or len(cursors) >= _MAX_PAGES:
+                what = "repeats a page" if cursor in cursors else f"has more than {_MAX_PAGES} pages"
+                raise self._error("mcp-invalid-result", f"the list of tools {what}")
+            cursors.add(cursor)
 
-    async def _client_list(self, cursor: str | None) -> Any:
+    async def _client_list(self, cursor: str | None, seconds: float) -> Any:
         from mcp_types import PaginatedRequestParams
 
         params = PaginatedRequestParams(cursor=cursor) if cursor is not None else None
-        return await self._bounded(self._client.list_tools(params=params))
+        return await self._bounded(self._client.list_tools(params=params), seconds)
 
     async def _client_call(self, method: str, *arguments: Any) -> Any:
         return await self._bounded(getattr(self._client, method)(*arguments))
 
-    async def _bounded(self, work: Coroutine[Any, Any, T]) -> T:
+    async def _bounded(self, work: Coroutine[Any, Any, T], seconds: float | None = None) -> T:
         """Await a request until it is answered, the answer is too large, or the time is over."""
         assert self._oversize is not None
         self._oversize.clear()
@@ -418,7 +434,9 @@ class McpConnection:
         oversize = asyncio.ensure_future(self._oversize.wait())
         try:
             done, _ = await asyncio.wait(
-                [request, oversize], timeout=self.server.timeout_s, return_when=asyncio.FIRST_COMPLETED
+                [request, oversize],
+                timeout=self.server.timeout_s if seconds is None else seconds,
+                return_when=asyncio.FIRST_COMPLETED,
             )
             if self._oversize.is_set():
                 raise self._error(

@@ -298,6 +298,14 @@ def test_too_many_bytes_are_refused(tmp_path: Path) -> None:
             session.snapshot()
 
 
+def test_files_with_holes_are_restored_into_a_workspace_that_is_smaller(tmp_path: Path) -> None:
+    with open_session(tmp_path, limits=ResourceLimits(file_bytes=2_000_000)) as session:
+        shell(session, "for i in 1 2 3; do truncate -s 1500001 $i; done; echo end >> 1; cp /bin/true dense")
+        before, sums = session.snapshot(), shell(session, "cksum *")
+        session.restore(before)
+        assert shell(session, "cksum *") == sums and session.snapshot() == before
+
+
 def test_a_fork_bomb_is_limited_and_ends_with_its_command(session: SandboxSession) -> None:
     code = (
         "import os, signal\n"

@@ -47,6 +47,7 @@ if TYPE_CHECKING:  # defined in the new interpreter already
 
 DESCRIPTORS = ("job", "stdin", "stdout", "stderr", "status", "control")
 PIECE_BYTES = 1 << 20
+BLOCK_BYTES = 4096
 
 
 # --- the server ----------------------------------------------------------------------------------------------------
@@ -211,6 +212,20 @@ def write_all(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
+def write_with_holes(descriptor: int, data: bytes) -> None:
+    """Write all bytes, but skip blocks of zeros: the file system may be too small for what were holes."""
+    zeros = bytes(BLOCK_BYTES)
+    if zeros not in data:
+        write_all(descriptor, data)
+        return
+    for start in range(0, len(data), BLOCK_BYTES):
+        block = data[start : start + BLOCK_BYTES]
+        if block == zeros[: len(block)]:
+            os.lseek(descriptor, len(block), os.SEEK_CUR)
+        else:
+            write_all(descriptor, block)
+
+
 # --- file operations -----------------------------------------------------------------------------------------------
 
 
@@ -348,8 +363,9 @@ def write_files_of_snapshot(spec: dict[str, Any]) -> None:
                 piece = os.pread(0, min(PIECE_BYTES, end - at), at)
                 if not piece:
                     raise ValueError("the content of a file is incomplete")
-                write_all(descriptor, piece)
+                write_with_holes(descriptor, piece)
                 at += len(piece)
+            os.ftruncate(descriptor, size)
             os.fchmod(descriptor, mode)
             os.utime(descriptor, ns=(modified, modified))
             os.close(descriptor)

@@ -15,6 +15,14 @@ def test_few_values_have_one_bin_each() -> None:
     assert found.mean == pytest.approx(0.7)
 
 
+@pytest.mark.parametrize("size", [1e-250, 1e-20, 1e-13, 1.0, 1e15])
+def test_edges_are_round_at_every_size(size: float) -> None:
+    found = compute_histogram(np.linspace(0, 1, 201) * size)
+    assert sum(one.count for one in found.bins) == 201
+    assert [one.low for one in found.bins] == pytest.approx(np.arange(20) * 0.05 * size, rel=1e-12, abs=0)
+    assert [one.low for one in found.bins] == [float(f"{one.low:.3g}") for one in found.bins]
+
+
 def test_edges_are_round_and_quantiles_exact() -> None:
     found = compute_histogram(np.linspace(0, 1, 201))
     assert [one.low for one in found.bins] == pytest.approx(np.arange(20) * 0.05)

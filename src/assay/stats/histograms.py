@@ -143,7 +143,9 @@ def _build_round_edges(low: float, high: float, max_bins: int, *, whole: bool) -
     last = max(first + 1, math.ceil(high / step - 1e-9))
     if whole and last * step <= high:
         last += 1
-    return np.round(np.arange(first, last + 1) * step, 12)
+    exponent = math.floor(math.log10(step) + 1e-9)
+    digit = round(step / 10.0**exponent)
+    return np.array([float(f"{number * digit}e{exponent}") for number in range(first, last + 1)])
 
 
 def _find_round_step(least: float) -> float:

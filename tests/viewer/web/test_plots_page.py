@@ -17,6 +17,7 @@ from tests.viewer.web.browser_visit import Visit, check_accessibility, wait_unti
 from tests.viewer.web.viewer_server import Viewer, serve_runs
 
 from assay.store.runs.run import Run
+from assay.viewer.web.rendering import compute_static_version
 
 Runs = tuple[Run, Run]
 
@@ -92,6 +93,20 @@ def test_a_plot_downloads_as_svg_png_and_csv(
     rows = list(csv.DictReader(io.StringIO(contents["CSV"].decode())))
     assert [row["documents"] for row in rows] == ["20", "20"]
     assert [float(row["accuracy"]) for row in rows] == [0.75, 0.5]
+    texts = ["=1+1", "+1", "-1", "@x", "\t=1+1", "\r=1+1", "a=1"]
+    page.evaluate(
+        """async ([script, texts]) => {
+          const { buildDownloads } = await import(script);
+          const table = { columns: ["text"], rows: texts.map((text) => [text]) };
+          document.querySelector("main").append(buildDownloads({ title: "Texts", table }));
+        }""",
+        [f"/static/{compute_static_version()}/chart_downloads.js", texts],
+    )
+    with page.expect_download() as started:
+        page.click("[aria-label='Download Texts as CSV']")
+    started.value.save_as(tmp_path / "texts")
+    lines = list(csv.reader(io.StringIO((tmp_path / "texts").read_bytes().decode(), newline="")))
+    assert [line[0] for line in lines[1:]] == [*(f"'{text}" for text in texts[:-1]), "a=1"]
     visit.check()
     visit.context.close()
 

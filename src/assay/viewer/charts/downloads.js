@@ -15,7 +15,7 @@ const cell = (value) => {
   if (value === null || value === undefined) return "";
   if (typeof value === "number") return String(value);
   const text = String(value);
-  return `"${(/^[=+\-@]/.test(text) ? `'${text}` : text).replaceAll('"', '""')}"`;  // no formulas
+  return `"${(/^[=+\-@\t\r]/.test(text) ? `'${text}` : text).replaceAll('"', '""')}"`;  // no formulas
 };
 
 const tableToCsv = ({ columns, rows }) => `${[columns, ...rows].map((row) => row.map(cell).join(",")).join("\n")}\n`;

@@ -39,7 +39,7 @@ def test_a_timeout_leaves_neither_descriptors_nor_the_process(tmp_path: Path, wa
     before = count_descriptors()
     with pytest.raises(subprocess.TimeoutExpired):
         run_command(waiting, cwd=tmp_path, env=os.environ, timeout=0.01)
-    assert count_descriptors() == before
+    assert count_descriptors() <= before  # less if objects of earlier tests are deleted meanwhile
 
 
 def test_threads_get_their_own_commands(tmp_path: Path, waiting: list[str]) -> None:

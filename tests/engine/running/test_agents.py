@@ -365,6 +365,26 @@ def test_turns_and_costs_per_solved_task_are_reported(workspace: Path) -> None:
     )
 
 
+def test_limits_that_cannot_apply_are_noted(workspace: Path) -> None:
+    path = str(write_counter(workspace, rows=ROWS[:1], limits={"max_tokens": 5, "max_cost": 0.01}))
+    (note,) = [note for note in assay.plan(model=model(), tasks=[path]).notes if "max_cost" in note]
+    assert "`scripted` has no price, so `max_cost` stops no agent" in note
+    run = assay.run(model=model(), tasks=[path])
+    assert run.facts["agents"][0]["limits_without_effect"] == ["max_tokens", "max_cost"]
+    line = "counter: `max_tokens` and `max_cost` had no effect: the responses have no token counts or costs"
+    assert line in format_notes(run)
+
+    def answer(request: Request) -> Response:
+        said = add_up(request)
+        made = said if isinstance(said, Response) else Response(request_id="", value=said)
+        return replace(made, usage=Usage(input_tokens=10, output_tokens=2, cost_usd=0.02))
+
+    path = str(write_counter(workspace, "limited", rows=ROWS[1:2], limits={"max_tokens": 5}))
+    limited = assay.run(model=model(answer), tasks=[path])
+    assert limited.outcomes("limited") == {"token-limit": 1}
+    assert limited.facts["agents"][0]["limits_without_effect"] == []
+
+
 def test_scoring_again_runs_no_tool(workspace: Path) -> None:
     path = write_counter(workspace)
     run = assay.run(model=model(), tasks=[str(path)])

@@ -10,6 +10,8 @@ from assay.core.ports import Model, SupportsTargets
 from assay.engine.planning.records import PlannedTask
 from assay.engine.planning.setup.oracle_targets import has_no_target
 from assay.engine.results.stop_metrics import list_stop_warnings
+from assay.engine.running.cost_ledger import get_billing_name
+from assay.models.prices import load_prices
 from assay.scoring.result_keys import find_metrics_without_values
 from assay.tasks.files.helper_functions import may_draw_at_random
 from assay.tasks.prompts.field_compilers import find_unrendered_template
@@ -26,6 +28,7 @@ def collect_notes(spec: RunSpec, model: Model, tasks: Mapping[str, PlannedTask])
         *_note_unusable_targets(model, tasks),
         *_note_unrendered_choices(tasks),
         *_note_missing_token_logprobs(spec, model),
+        *_note_missing_prices(spec, model, tasks),
         *_note_misspelled_metrics(spec, tasks),
         *_note_global_randomness(tasks),
         *stops,
@@ -105,6 +108,25 @@ def _note_missing_token_logprobs(spec: RunSpec, model: Model) -> list[str]:
     if not spec.token_logprobs or model.traits.tokens:
         return []
     return [f"--token_logprobs: `{model.name}` does not return token log probabilities"]
+
+
+def _note_missing_prices(spec: RunSpec, model: Model, tasks: Mapping[str, PlannedTask]) -> list[str]:
+    """Note agents whose cost is limited although the model has no price."""
+    limited = [
+        name
+        for name, planned in tasks.items()
+        if planned.spec.agent is not None and planned.spec.agent.limits.max_cost is not None
+    ]
+    if not limited:
+        return []
+    prices = load_prices(spec.prices)
+    billed = get_billing_name(model, prices)
+    if billed and prices.find(billed) is not None:
+        return []
+    return [
+        f"{_format_names(limited)}: `{model.name}` has no price, so `max_cost` stops no agent unless the server reports"
+        " costs; --prices adds prices"
+    ]
 
 
 def _note_unusable_targets(model: Model, tasks: Mapping[str, PlannedTask]) -> list[str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
-from assay.engine.planning.records import Plan
+from assay.engine.planning.records import Plan, PlannedTask
 from assay.store.journal.journal import Journal
 
 __all__ = ["summarise_agents"]
@@ -45,6 +47,7 @@ def summarise_agents(plan: Plan, journal: Journal) -> list[dict[str, Any]]:
                 "ends": dict(sorted(ends.items())),
                 "metric": metric,
                 "solved": solved,
+                "limits_without_effect": _list_limits_without_effect(planned, totals, known_costs),
                 **{key: totals[key] for key in _COUNTS},
                 **{key: totals[key] if key in known_costs else None for key in _COSTS},
                 "turns_per_agent": totals["turns"] / number,
@@ -53,6 +56,20 @@ def summarise_agents(plan: Plan, journal: Journal) -> list[dict[str, Any]]:
             }
         )
     return facts
+
+
+def _list_limits_without_effect(
+    planned: PlannedTask, totals: Mapping[str, float], known_costs: AbstractSet[str]
+) -> list[str]:
+    """Return the limits that stopped no agent because no response has what they limit."""
+    if planned.spec.agent is None or not totals["turns"]:
+        return []
+    limits, unlimited = planned.spec.agent.limits, []
+    if limits.max_tokens is not None and not totals["tokens"]:
+        unlimited.append("max_tokens")
+    if limits.max_cost is not None and "cost_usd" not in known_costs:
+        unlimited.append("max_cost")
+    return unlimited
 
 
 def _count_solved(

@@ -337,6 +337,9 @@ def _format_agents(run: Run) -> list[str]:
         if row["cost_per_solved_usd"] is not None:
             line += f", ${row['cost_per_solved_usd']:.4f} per solved task"
         lines.append(line)
+        if unlimited := row.get("limits_without_effect"):
+            names = " and ".join(f"`{name}`" for name in unlimited)
+            lines.append(f"{row['task']}: {names} had no effect: the responses have no token counts or costs")
     return lines
 
 

@@ -120,6 +120,18 @@ def test_a_server_until_standard_input_ends(
 
 
 @pytest.mark.parametrize(
+    "option", [("--max_turns", "3"), ("--max_tokens", "9"), ("--timeout", "5"), ("--documents", "a.jsonl"), ("--json",)]
+)  # fmt: skip
+@pytest.mark.usefixtures("echo")
+def test_options_of_the_command_are_refused_without_one(
+    assay_command: Assay, monkeypatch: pytest.MonkeyPatch, option: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    called = assay_command("bridge", "--model", "echo", "--output", "out", *option)
+    assert called.code == 2 and f"`{option[0]}` needs a COMMAND" in called.err, called.err
+
+
+@pytest.mark.parametrize(
     ("arguments", "problem"),
     [
         pytest.param(["--model", "ecco"], "`ecco`", id="unknown model"),

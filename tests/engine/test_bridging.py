@@ -219,11 +219,22 @@ def test_files_that_are_too_large_for_a_snapshot_are_still_scored(tmp_path: Path
     assert "too large for a snapshot" in done[0].changes
 
 
-def test_a_program_that_does_not_exist_is_an_error_and_not_a_score(tmp_path: Path) -> None:
+def test_a_program_that_does_not_exist_is_an_error_and_not_a_score(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = AgentProgram(command=("/no/such/agent",), environment={})
-    run = BridgeRun(model=ScriptedModel(), program=program, folder=tmp_path, documents=[{}])
+    opened = []
+    start = SandboxSession.open
+
+    def count(session: SandboxSession) -> SandboxSession:
+        opened.append(session)
+        return start(session)
+
+    monkeypatch.setattr(SandboxSession, "open", count)
+    run = BridgeRun(model=ScriptedModel(), program=program, folder=tmp_path, documents=[{}, {}, {}])
     with pytest.raises(TaskError, match="cannot run `/no/such/agent`: No such file"):
         run_all(run)
+    assert len(opened) == 1  # the documents in the queue are dropped
 
 
 @pytest.mark.parametrize(

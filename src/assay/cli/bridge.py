@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from assay.cli.arguments import print_json
 from assay.core.errors import InvalidOption
@@ -38,6 +39,12 @@ Examples:
   assay bridge --model anthropic --model_args model=claude-haiku-4-5 --output bridge/ \\
       --documents tasks.jsonl --readable ~/agent-venv -- ~/agent-venv/bin/mini --yolo --task "{instruction}"
 """
+
+
+_PROGRAM_OPTIONS = frozenset(
+    ("documents", "readable", "variables", "network", "sandbox", "limits", "timeout", "max_turns", "max_tokens", "concurrency", "as_json")
+)  # fmt: skip
+"""The options that concern COMMAND."""
 
 
 @click.command("bridge", help=_HELP, context_settings={"ignore_unknown_options": False})
@@ -87,6 +94,8 @@ def command(
     from assay.engine.bridging import BridgeRun, run_bridge, serve_bridge
     from assay.models import make_model
 
+    if not program:
+        _reject_program_options(click.get_current_context())
     limits = {
         "memory_bytes": 4 << 30,
         "processes": 256,
@@ -123,6 +132,18 @@ def command(
     else:
         _print_summary(done)
     return 1 if any(document.score is None for document in done) else 0
+
+
+def _reject_program_options(context: click.Context) -> None:
+    """Raise an error for options that have no meaning without COMMAND."""
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+        if given and parameter.name in _PROGRAM_OPTIONS:
+            raise InvalidOption(
+                f"`{parameter.opts[0]}` needs a COMMAND",
+                where=parameter.opts[0],
+                hint="add `-- COMMAND`, or leave the option out to serve the model only",
+            )
 
 
 def _announce_until_input_ends(server: BridgeServer) -> None:

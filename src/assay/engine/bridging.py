@@ -140,10 +140,11 @@ class _BridgeRunner:
         results: list[BridgeDocument] = []
         threads = ThreadPoolExecutor(self._run.concurrency, thread_name_prefix="assay-agent")
         loop = asyncio.get_running_loop()
+        work: list[asyncio.Future[BridgeDocument]] = []
         try:
             names = _name_documents(self._run.documents)
             work = [
-                loop.run_in_executor(threads, self._run_document, index, name, document)
+                loop.run_in_executor(threads, self._run_unless_stopped, index, name, document)
                 for index, (name, document) in enumerate(zip(names, self._run.documents, strict=True))
             ]
             for future in work:
@@ -152,7 +153,8 @@ class _BridgeRunner:
             return results
         finally:
             self._stop_agents()
-            await loop.run_in_executor(None, threads.shutdown, True)
+            await asyncio.to_thread(threads.shutdown, wait=True, cancel_futures=True)
+            await asyncio.gather(*work, return_exceptions=True)
             await self._stop()
 
     async def serve(self, announce: Callable[[BridgeServer], None], port: int) -> None:
@@ -234,6 +236,15 @@ class _BridgeRunner:
             return Failure(request_id=request.id, kind="stopped", message=str(problem))
 
     # --- a document --------------------------------------------------------------------------------
+
+    def _run_unless_stopped(self, index: int, name: str, document: Mapping[str, Any]) -> BridgeDocument:
+        if self._stopped:
+            raise AssayError("the run was stopped")
+        try:
+            return self._run_document(index, name, document)
+        except BaseException:
+            self._stopped = True  # before this thread takes the next document
+            raise
 
     def _run_document(self, index: int, name: str, document: Mapping[str, Any]) -> BridgeDocument:
         run = self._run

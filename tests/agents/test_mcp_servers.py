@@ -311,6 +311,24 @@ def test_a_server_outside_the_sandbox(tmp_path: Path) -> None:
         McpConnection(McpServer(name="test", command=("/no/such",), sandboxed=False)).open()
 
 
+def test_a_server_outside_the_sandbox_is_killed_once(
+    session: SandboxSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = (sys.executable, *connect_to_liar(session, None).server.command[1:])
+    connection = McpConnection(McpServer(name="test", command=command, sandboxed=False)).open()
+    killed = []
+    kill_group = os.killpg
+
+    def count(group: int, number: int) -> None:
+        killed.append(group)
+        kill_group(group, number)
+
+    monkeypatch.setattr("os.killpg", count)
+    connection.close()
+    connection.close()
+    assert len(killed) == 1  # afterwards the number may belong to another process
+
+
 @pytest.fixture(scope="module")
 def http_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     _, variables = find_packages()

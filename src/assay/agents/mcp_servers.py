@@ -346,10 +346,15 @@ class McpConnection:
         for stream in (child.stdin, child.stdout, child.stderr):
             stream.close()
 
+        lock = threading.Lock()
+
         def kill() -> None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
+            with lock:
+                if child.returncode is not None:  # reaped: the number may belong to another process
+                    return
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
 
         self._stop_server = kill
         return numbers
@@ -478,7 +483,7 @@ class McpConnection:
         if isinstance(problem, PackageError):
             if problem.code == CONNECTION_CLOSED:
                 return self._error(
-                    "mcp-server-failed", f"the server ended the connection{self._last_words()}"
+                    "mcp-server-failed", f"the server ended the connection{self._format_stderr_end()}"
                 )
             if problem.code == REQUEST_TIMEOUT:
                 return self._error("mcp-timeout", cut_text(problem.message, 500))
@@ -487,9 +492,11 @@ class McpConnection:
             return self._error("mcp-timeout", f"no answer within {self.server.timeout_s:g} s")
         if isinstance(problem, (RuntimeError, ValueError)):  # structured content, types of the protocol
             return self._error("mcp-invalid-result", text)
-        return self._error("mcp-server-failed", f"{type(problem).__name__}: {text}{self._last_words()}")
+        return self._error(
+            "mcp-server-failed", f"{type(problem).__name__}: {text}{self._format_stderr_end()}"
+        )
 
-    def _last_words(self) -> str:
+    def _format_stderr_end(self) -> str:
         text = bytes(self._stderr).decode("utf-8", "replace").strip().rpartition("\n")[2]
         return f" ({cut_text(text, 300)})" if text else ""
 

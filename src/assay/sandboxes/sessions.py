@@ -167,8 +167,8 @@ class SandboxSession:
         self._start()
         if self._files is not None:
             try:
-                most = self.limits.file_bytes
-                start = self.store.import_folder(self._files, max_files=self._max_files, max_bytes=most)
+                max_bytes = self.limits.file_bytes
+                start = self.store.import_folder(self._files, max_files=self._max_files, max_bytes=max_bytes)
                 self._write_snapshot(self.store.read_snapshot(start))
             except BaseException:
                 self.close()
@@ -413,7 +413,7 @@ class SandboxSession:
             WorkspaceError: The file does not exist, is not a regular file, or cannot be read.
         """
         job = {"kind": "read", "path": path, "max_bytes": max_bytes}
-        return self._do_file_operation(job, b"", what=f"cannot read `{path}`", most=max_bytes)
+        return self._do_file_operation(job, b"", what=f"cannot read `{path}`", max_bytes=max_bytes)
 
     def write_file(self, path: str, content: bytes, mode: int | None = None) -> None:
         """Write a file, and create its folders.
@@ -448,7 +448,7 @@ class SandboxSession:
         return found
 
     def _do_file_operation(
-        self, job: Mapping[str, Any], input: bytes, *, what: str, most: int = 256 << 20
+        self, job: Mapping[str, Any], input: bytes, *, what: str, max_bytes: int = 256 << 20
     ) -> bytes:
         limits = self._limit_time(_FILE_OPERATION_S)
         bounds = {name: getattr(limits, name) for name in limits.__slots__}
@@ -456,11 +456,11 @@ class SandboxSession:
         with self._send(
             {**job, "bounds": {**bounds, "memory_bytes": memory}}, _memory_file(input)
         ) as process:
-            out, _, report = process.collect(most, _FILE_OPERATION_S + _START_S, complete=True)
+            out, _, report = process.collect(max_bytes, _FILE_OPERATION_S + _START_S, complete=True)
         if "failed" in report:
             raise WorkspaceError(f"{what}: {report['failed']}")
-        if report.get("exit") != 0 or out.count > most:
-            reason = "size" if out.count > most else _read_end(report)[0]
+        if report.get("exit") != 0 or out.count > max_bytes:
+            reason = "size" if out.count > max_bytes else _read_end(report)[0]
             raise WorkspaceError(f"{what}: {_REASONS.get(reason, f'the operation failed ({reason})')}")
         return bytes(out.start)
 
@@ -524,7 +524,7 @@ class SandboxSession:
             {"kind": "read_many"},
             json.dumps(paths).encode(),
             what="cannot read the workspace",
-            most=_MAX_SNAPSHOT_FACTOR * self.limits.file_bytes + 8 * len(paths),
+            max_bytes=_MAX_SNAPSHOT_FACTOR * self.limits.file_bytes + 8 * len(paths),
         )
         contents, at = [], 0
         for _ in paths:
@@ -662,13 +662,13 @@ def _read_end(report: Mapping[str, Any]) -> tuple[CommandEnd, int | None, int | 
 
 
 def _split_by_size(
-    files: Sequence[tuple[FileEntry, tuple[str, int, int, int]]], most: int = 32 << 20
+    files: Sequence[tuple[FileEntry, tuple[str, int, int, int]]], max_bytes: int = 32 << 20
 ) -> Iterator[list[tuple[FileEntry, tuple[str, int, int, int]]]]:
     """Group files so that a group fits into memory."""
     batch: list[tuple[FileEntry, tuple[str, int, int, int]]] = []
     size = 0
     for item in files:
-        if batch and size + item[0].size > most:
+        if batch and size + item[0].size > max_bytes:
             yield batch
             batch, size = [], 0
         batch.append(item)

@@ -294,7 +294,11 @@ run_all(run)
 
 def test_a_killed_run_continues_with_the_answers_of_the_journal(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(tmp_path)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", KILLED, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
     run, model = make_run(tmp_path, [{"word": "a", "steps": 5}])
@@ -357,7 +361,11 @@ run_all(make_mini_run(Path(sys.argv[1]), kill_at=1)[0])
 @pytest.mark.skipif(not MINI, reason="set ASSAY_TEST_MINI_SWE_AGENT to the program `mini` of mini-swe-agent")
 def test_mini_swe_agent_solves_a_task_with_a_scripted_model_after_a_kill(tmp_path: Path) -> None:
     killed = subprocess.run(
-        [sys.executable, "-c", KILLED_MINI, str(tmp_path)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", KILLED_MINI, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     run, model = make_mini_run(tmp_path)

@@ -72,7 +72,9 @@ def shell(session: SandboxSession, text: str, timeout_s: float = 30.0) -> str:
 
 def test_files_stay_between_commands_and_processes_do_not(session: SandboxSession) -> None:
     shell(session, "echo one > kept.txt; sleep 600 & echo $! > pid.txt")
-    assert shell(session, "cat kept.txt; ls /tmp/kept.txt") == "one\n/tmp/kept.txt\n"
+    assert shell(session, "cat kept.txt") == "one\n"
+    if not sys.executable.startswith("/tmp/"):  # then /tmp shows the interpreter
+        assert shell(session, "ls /tmp/kept.txt") == "/tmp/kept.txt\n"
     assert shell(session, "pgrep sleep | wc -l") == "0\n"
 
 

@@ -89,7 +89,10 @@ def _check_fields(spec: TaskSpec, findings: Findings) -> None:
     prompt = (spec.doc_to_text, spec.doc_to_messages, spec.doc_to_visual, spec.use_prompt)
     if not spec.output_type.scores_whole_text and all(field is None for field in prompt):
         findings.warning("empty-prompt", "the task has no `doc_to_text`: every prompt is empty", spec.path)
-    if spec.doc_to_target is None and spec.process_results is None and spec.use_prompt is None:
+    targets = (spec.doc_to_target, spec.process_results, spec.use_prompt)
+    if not spec.output_type.is_agent and all(
+        field is None for field in targets
+    ):  # an environment knows its own
         findings.warning("no-target", "the task has no `doc_to_target`: no answer can be correct", spec.path)
 
 

@@ -101,7 +101,11 @@ run_task(Path(sys.argv[1]), kill_at=2)
 def test_a_killed_agent_continues_in_the_restored_workspace(workspace: Path) -> None:
     write_sandbox_task(workspace)
     killed = subprocess.run(
-        [sys.executable, "-c", KILLED, str(workspace)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", KILLED, str(workspace)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     run, model = run_task(workspace)

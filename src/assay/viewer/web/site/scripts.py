@@ -15,7 +15,8 @@ _DEFAULT_EXPORT = re.compile(r"export\s*\{\s*([\w$]+) as default\s*\};?\s*$")
 def to_classic_script(name: str, read: Callable[[str], str]) -> str:
     """Return a script as a classic script with everything that it imports; `read` returns the source of a script.
 
-    >>> print(to_classic_script("a.js", {"a.js": 'import { b } from "./b.js";\\nb();', "b.js": "export function b() {}"}.get))
+    >>> scripts = {"a.js": 'import { b } from "./b.js";\\nb();', "b.js": "export function b() {}"}
+    >>> print(to_classic_script("a.js", scripts.get), end="")
     (() => {
     "use strict";
     function b() {}

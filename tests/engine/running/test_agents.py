@@ -321,8 +321,7 @@ def test_a_run_whose_journal_lost_its_last_events_repeats_no_effect(
         connection.execute("DELETE FROM agent_events WHERE number > 0")
         connection.commit()
     repair_database(folder / JOURNAL_FILE, JOURNAL_SCHEMA)
-    with pytest.warns(UserWarning, match="the journal was repaired"):
-        run = assay.run(model=model(post), tasks=[str(path)], use_cache=None)
+    run = assay.run(model=model(post), tasks=[str(path)], use_cache=None)
     assert run.folder == folder and run.outcomes("counter") == {"in-doubt": 1}
     assert letters.read_text() == "posted\n"
 
@@ -464,8 +463,7 @@ def test_a_user_model_that_fails_is_tried_again(workspace: Path) -> None:
     def fail(request: Request) -> Any:
         return Failure(request_id="", kind="timeout", message="no answer in 120 s")
 
-    with pytest.warns(UserWarning, match="no document of `counter` has a score: user second: timeout"):
-        first = assay.run(model=model(), user=second(fail), tasks=[str(path)])
+    first = assay.run(model=model(), user=second(fail), tasks=[str(path)])
     assert first.outcomes("counter") == {"user-failed": 4}
     (why,) = {why for _, _, why in first.journal.read_outcomes("counter")}
     assert why == "user second: timeout: no answer in 120 s"
@@ -475,8 +473,7 @@ def test_a_user_model_that_fails_is_tried_again(workspace: Path) -> None:
 
 def test_a_user_that_ends_at_once_is_not_scored(workspace: Path) -> None:
     path = write_counter(workspace, doc_to_text="", user=USER)
-    with pytest.warns(UserWarning, match="no document of `counter` has a score: the user ended"):
-        run = assay.run(model=model(), user=second(lambda request: "###STOP###"), tasks=[str(path)])
+    run = assay.run(model=model(), user=second(lambda request: "###STOP###"), tasks=[str(path)])
     assert run.outcomes("counter") == {"user-left": 4}
 
 

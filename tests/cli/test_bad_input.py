@@ -234,6 +234,26 @@ def test_config_value_of_a_wrong_type_is_an_error(
     assert says in err
 
 
+def test_wrong_values_and_unknown_names_of_a_config_file_are_reported_at_once(
+    workspace: Path, assay_command: Assay
+) -> None:
+    (workspace / "c.yaml").write_text(
+        "limit: many\nmodel: dumy\ntasks: [quickstart_copi, no_such]\ntaks: a\n"
+    )
+    called = assay_command("plan", "--config", "c.yaml")
+    assert called.code == 2
+    for part in (
+        "c.yaml:1, limit",
+        "`dumy`",
+        "c.yaml:2, model",
+        "`quickstart_copi`",
+        "`no_such`",
+        "c.yaml:3, tasks",
+        "`taks`",
+    ):
+        assert part in called.err, called.err
+
+
 def test_all_errors_of_a_config_file_have_their_line(workspace: Path, assay_command: Assay) -> None:
     (workspace / "c.yaml").write_text(
         "tasks: [quickstart_copy]\n# text\nlimt: 3\nnum_fewshot: many\nsamples: 3\n"

@@ -124,7 +124,14 @@ def _format_default(default: Any) -> str:
 def build_run_spec(values: dict[str, Any], config: Path | None) -> RunSpec:
     """Build the options of a run from a config file and flags; flags take precedence."""
     settings, places = _collect(values, config)
-    return RunSpec.of(settings, where=str(config) if config else "", places=places)
+    try:
+        return RunSpec.of(settings, where=str(config) if config else "", places=places)
+    except AssayError as error:
+        from assay.engine.planning.option_checks import find_unknown_names
+
+        found = error.errors if isinstance(error, ErrorGroup) else (error,)
+        problems = [*found, *find_unknown_names(settings)]  # all at once
+        raise ErrorGroup(problems) if len(problems) > 1 else problems[0] from None
 
 
 def collect_options(values: dict[str, Any], config: Path | None) -> dict[str, Any]:

@@ -3,18 +3,46 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
-from assay.core.errors import AssayError, InvalidOption, OutputError, UnsupportedRequest
+from assay.core.errors import AssayError, ErrorGroup, InvalidOption, OutputError, UnsupportedRequest
 from assay.core.options.run_spec import RunSpec
 from assay.core.options.stop_rules import parse_stop_rule
 from assay.core.records.specs import TaskSpec
 from assay.engine.planning.manifests.run_names import get_output_folder
+from assay.models import MODELS
 from assay.sandboxes.program_runner import ProgramRunner
 from assay.store.runs.lookup import DEFAULT_FOLDER, find_run
+from assay.tasks.files.index import TaskIndex, find_task_roots
+from assay.tasks.files.selection import select_tasks
 
-__all__ = ["check_options", "check_programs", "check_writable"]
+__all__ = ["check_options", "check_programs", "check_writable", "find_unknown_names"]
+
+
+def find_unknown_names(settings: Mapping[str, Any]) -> list[AssayError]:
+    """Return the errors of the model and the tasks by name, whether or not the other options are valid."""
+    problems: list[AssayError] = []
+    named = {key: settings[key] for key in ("model", "tasks", "include_path") if key in settings}
+    try:
+        spec = RunSpec.of(named)
+    except AssayError:
+        return problems  # reported already
+
+    def look_up(call: Callable[[], object]) -> None:
+        try:
+            call()
+        except ErrorGroup as group:
+            problems.extend(group.errors)
+        except AssayError as error:
+            problems.append(error)
+
+    if isinstance(spec.model, str):
+        look_up(lambda: MODELS.get(spec.model, where="--model"))
+    if spec.tasks:
+        look_up(lambda: select_tasks(spec.tasks, TaskIndex.build(find_task_roots(spec.include_path))))
+    return problems
 
 
 def check_options(spec: RunSpec, folder: Path) -> list[AssayError]:

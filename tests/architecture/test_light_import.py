@@ -10,7 +10,7 @@ from importlib.util import find_spec
 import pytest
 
 HEAVY = {
-    "PIL", "asyncio", "datasets", "jinja2", "numpy", "pandas", "ray", "rich", "sacrebleu", "safetensors", "sklearn",
+    "PIL", "asyncio", "datasets", "http", "jinja2", "numpy", "pandas", "ray", "rich", "sacrebleu", "safetensors", "sklearn",
     "sqlite3", "tokenizers", "torch", "transformers", "vllm", "yaml",
 }  # fmt: skip
 MOST_MODULES = 150

@@ -134,6 +134,8 @@ def _print_kinds(*, as_json: bool) -> None:
 
 def _matches(row: dict[str, Any], words: tuple[str, ...]) -> bool:
     """Whether the name matches each glob, and the name or the description contains each other word."""
+    if not words:
+        return True
     text = " ".join(str(row.get(key) or "") for key in ("name", "about", "output_type", "modality")).lower()
     return all(
         fnmatchcase(row["name"], word)
@@ -152,12 +154,7 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
     widths = {key: max(len(str(row.get(key) or "")) for row in rows) for key in columns}
     lines = []
     for row in rows:
-        cells = [
-            str(row.get(key) or "").rjust(widths[key])
-            if key == "documents"
-            else str(row.get(key) or "").ljust(widths[key])
-            for key in columns
-        ]
+        cells = [f"{row.get(key) or '':{'>' if key == 'documents' else '<'}{widths[key]}}" for key in columns]
         lines.append(("  ".join(cells), row["about"]))
     _print_described(lines)
 

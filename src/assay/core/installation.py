@@ -14,7 +14,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 if TYPE_CHECKING:
     from assay.core.entry_points import ImportPathStamp
@@ -147,5 +146,7 @@ def _find_source_folder() -> tuple[Path | None, bool]:
     origin = json.loads(recorded) if recorded else {}
     if "dir_info" not in origin:
         return None, False
+    from urllib.request import url2pathname  # loads an HTTP client, and every command loads this module
+
     folder = Path(url2pathname(urlsplit(origin["url"]).path))
     return folder, bool(origin["dir_info"].get("editable"))

@@ -17,7 +17,6 @@ from typing import Any
 import yaml
 
 from assay.core.errors import DatasetError
-from assay.tasks.data.hf_datasets import find_under_root
 from assay.tasks.data.local_files import SUFFIXES, read_files
 
 __all__ = ["count_documents"]
@@ -94,6 +93,8 @@ def _count_parquet_rows(path: Path) -> int | None:
 
 def _count_dataset(dataset: str, config: str, split: str) -> int | None:
     """Return the number of documents of a dataset of the hub that was copied to the data folder or loaded before."""
+    from assay.tasks.data.hf_datasets import find_under_root  # few listings need it
+
     local = Path(dataset) if Path(dataset).is_dir() else find_under_root(dataset, None)
     if local is not None:
         return _count_in_folder(local, config, split)

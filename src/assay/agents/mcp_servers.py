@@ -426,12 +426,12 @@ class McpConnection:
         from mcp_types import PaginatedRequestParams
 
         params = PaginatedRequestParams(cursor=cursor) if cursor is not None else None
-        return await self._bounded(self._client.list_tools(params=params), seconds)
+        return await self._await_within_limits(self._client.list_tools(params=params), seconds)
 
     async def _client_call(self, method: str, *arguments: Any) -> Any:
-        return await self._bounded(getattr(self._client, method)(*arguments))
+        return await self._await_within_limits(getattr(self._client, method)(*arguments))
 
-    async def _bounded(self, work: Coroutine[Any, Any, T], seconds: float | None = None) -> T:
+    async def _await_within_limits(self, work: Coroutine[Any, Any, T], seconds: float | None = None) -> T:
         """Await a request until it is answered, the answer is too large, or the time is over."""
         assert self._oversize is not None
         self._oversize.clear()

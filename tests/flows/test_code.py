@@ -120,6 +120,7 @@ def test_pass_at_k_counts_repeats(tmp_path: Path) -> None:
     assert found["pass@4,programs"] == pytest.approx(2 / 3)
 
 
+@pytest.mark.filterwarnings("ignore:no document of `code` has a score:UserWarning")
 def test_a_task_without_unsafe_code_cannot_execute_programs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -278,3 +279,18 @@ def test_one_document_is_read_with_everything_about_it(writer: Writer) -> None:
         (2, "open", {}),
         (0, "scored", {"none": ["a0"]}),
     ]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_stopped_update_leaves_no_open_files(writer: Writer, tmp_path: Path) -> None:
+    writer.ask(range(4))
+    index = writer.index(tmp_path / "index")
+
+    def stop(done: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        index.update(stop)
+    opened = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.exists()]
+    assert [path for path in opened if str(tmp_path / "index") in path] == []
+    assert index.update()

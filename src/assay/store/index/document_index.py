@@ -154,6 +154,15 @@ class DocumentIndex:
         if marks == self.signature:
             return False
         before = self.version
+        try:
+            self._read_journal(progress)
+        finally:
+            self.texts.close()  # also if `progress` stops the update
+        with self.lock:
+            self.signature = marks
+        return self.version != before
+
+    def _read_journal(self, progress: Progress | None) -> None:
         with self.journal.report_decode_errors():
             if self._has_lost_tasks():
                 self.reset()
@@ -169,10 +178,6 @@ class DocumentIndex:
                 self._update_unfinished(reader, name, first)
                 self._add_new(reader, name, first, last, progress)
             self._categories, self.excluded_fields = reader.categories, reader.excluded_fields
-        self.texts.close()
-        with self.lock:
-            self.signature = marks
-        return self.version != before
 
     def _has_lost_tasks(self) -> bool:
         """Whether an indexed task is missing in the journal, so that it is another file."""

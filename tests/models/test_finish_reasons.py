@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from assay.models.batches.anthropic import _parse_result as parse_anthropic_line
-from assay.models.batches.openai import _parse_result as parse_openai_line
+from assay.models.batches.anthropic import parse_result as parse_anthropic_line
+from assay.models.batches.openai import parse_result as parse_openai_line
 from assay.models.batches.service import LineError
 from assay.models.finish_reasons import (
     GENERATE_CONTENT,
@@ -23,7 +23,7 @@ from assay.models.finish_reasons import (
 )
 from assay.models.hosted.anthropic import parse_message
 from assay.models.hosted.gemini import parse_content
-from assay.models.remote.completions import _parse_text_reply
+from assay.models.remote.completions import parse_text_reply
 from assay.models.remote.errors import BadReply
 from assay.models.remote.protocol.chat import parse_chat_reply
 from assay.models.remote.protocol.prompt_logprobs import ScoringPrompt, parse_scores
@@ -113,10 +113,10 @@ FAILED: list[tuple[str, Callable[[Reply], Any], Reply]] = [
         parse_chat_reply,
         {"choices": [*chat("stop")["choices"], *chat("error")["choices"]]},
     ),
-    ("text error", _parse_text_reply, text("error")),
-    ("text abort", _parse_text_reply, text("abort")),
-    ("text choice error", _parse_text_reply, text("stop", error=ERROR)),
-    ("text error beside choices", _parse_text_reply, {**text("stop"), "error": ERROR}),
+    ("text error", parse_text_reply, text("error")),
+    ("text abort", parse_text_reply, text("abort")),
+    ("text choice error", parse_text_reply, text("stop", error=ERROR)),
+    ("text error beside choices", parse_text_reply, {**text("stop"), "error": ERROR}),
     ("scores abort", read_scores, scores("abort")),
     ("scores choice error", read_scores, scores("length", error=ERROR)),
     ("scores error beside choices", read_scores, {**scores("length"), "error": ERROR}),
@@ -174,7 +174,7 @@ def test_other_reasons_come_with_an_answer(parse: Callable[[Reply], Any], reply:
     ("parse", "reply"),
     [
         (parse_chat_reply, {"choices": [{"message": {"content": ""}, "finish_reason": None}]}),
-        (_parse_text_reply, {"choices": [{"text": "", "finish_reason": None}]}),
+        (parse_text_reply, {"choices": [{"text": "", "finish_reason": None}]}),
         (parse_responses_reply, {"output": [{"type": "message", "content": []}]}),
     ],
 )

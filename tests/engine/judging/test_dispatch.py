@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from assay.engine.judging.dispatch import _gather_or_cancel
+from assay.engine.judging.dispatch import gather_or_cancel
 
 
 def test_the_other_parts_are_cancelled_before_a_failure_is_raised() -> None:
@@ -23,7 +23,7 @@ def test_the_other_parts_are_cancelled_before_a_failure_is_raised() -> None:
 
     async def work() -> None:
         with pytest.raises(ValueError, match="out of luck"):
-            await _gather_or_cancel(piece(number) for number in range(3))
+            await gather_or_cancel(piece(number) for number in range(3))
         assert stopped == [0, 2]
 
     asyncio.run(work())
@@ -36,6 +36,6 @@ def test_parts_are_combined_in_order() -> None:
         return number
 
     async def work() -> list[int]:
-        return await _gather_or_cancel(piece(number) for number in range(5))
+        return await gather_or_cancel(piece(number) for number in range(5))
 
     assert asyncio.run(work()) == [0, 1, 2, 3, 4]

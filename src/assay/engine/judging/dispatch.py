@@ -29,7 +29,7 @@ from assay.user_code.random_state import TaskRandomState
 if TYPE_CHECKING:
     from assay.models.replicas.worker_pool import WorkerPool
 
-__all__ = ["JudgeDispatcher"]
+__all__ = ["JudgeDispatcher", "gather_or_cancel"]
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class JudgeDispatcher:
         """Parse the replies of a task's judge panels, on workers if there are any."""
         if self._plan.spec.workers and replies:
             batches = (self._read_batch_on_worker(planned, batch, 0) for batch in self._split(replies))
-            return [decision for batch in await _gather_or_cancel(batches) for decision in batch]
+            return [decision for batch in await gather_or_cancel(batches) for decision in batch]
         return _read_locally(planned, replies)
 
     async def close(self) -> None:
@@ -104,7 +104,7 @@ class JudgeDispatcher:
         """Judge batches on free workers; the result is in the order of the documents."""
         batches = (self._judge_batch_on_worker(planned, batch, 0) for batch in self._split(documents))
         whole = JudgedBatch()
-        for judged in [one for batch in await _gather_or_cancel(batches) for one in batch]:
+        for judged in [one for batch in await gather_or_cancel(batches) for one in batch]:
             whole.extend(judged)
         return whole
 
@@ -204,7 +204,7 @@ def _describe_deaths(count: int, last: Exception) -> str:
     return f"{count} workers died while judging it; the last: {last}"
 
 
-async def _gather_or_cancel(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+async def gather_or_cancel(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Await all of it at once; if one fails, cancel the others before raising."""
     tasks = [asyncio.ensure_future(one) for one in work]
     try:

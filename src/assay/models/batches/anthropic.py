@@ -20,7 +20,7 @@ from assay.models.remote.endpoint import Endpoint
 from assay.models.remote.errors import BadReply
 from assay.models.remote.protocol.chat import ParsedReply, build_response
 
-__all__ = ["AnthropicBatches", "anthropic_model"]
+__all__ = ["AnthropicBatches", "anthropic_model", "parse_result"]
 
 _PATH = "/messages/batches"
 _LIST_LIMIT = 100
@@ -110,7 +110,7 @@ class AnthropicBatches:
             if line.strip():
                 found = parse_result_line(line)
                 if found is not None:
-                    yield str(found["custom_id"]), _parse_result(found["result"])
+                    yield str(found["custom_id"]), parse_result(found["result"])
 
 
 def anthropic_model(
@@ -122,7 +122,7 @@ def anthropic_model(
     return BatchModel(AnthropicBatches(model), poll_s=poll_s) if batch_api else model
 
 
-def _parse_result(result: Any) -> ParsedReply | LineError:
+def parse_result(result: Any) -> ParsedReply | LineError:
     """Parse a line of the results."""
     match result["type"]:
         case "succeeded":

@@ -33,7 +33,7 @@ from assay.models.remote.protocol.chat import (
 from assay.models.remote.protocol.json_writer import write_json
 from assay.models.remote.protocol.media import prepare_media
 
-__all__ = ["OpenAIBatches", "batch_gpt4", "openai_model"]
+__all__ = ["OpenAIBatches", "batch_gpt4", "openai_model", "parse_result"]
 
 _CALL_PATH = "/v1/chat/completions"
 _ENDED_STATES = ("completed", "expired", "cancelled")
@@ -139,7 +139,7 @@ class OpenAIBatches:
                 if line.strip():
                     found = parse_result_line(line)
                     if found is not None:
-                        yield str(found["custom_id"]), _parse_result(found)
+                        yield str(found["custom_id"]), parse_result(found)
 
 
 def openai_model(
@@ -192,7 +192,7 @@ def _build_upload(boundary: str, key: str, content: bytes) -> bytes:
     return head.encode() + content + f"\r\n--{boundary}--\r\n".encode()
 
 
-def _parse_result(found: Any) -> ParsedReply | LineError:
+def parse_result(found: Any) -> ParsedReply | LineError:
     """Parse a line of a result file."""
     reply, error = found.get("response"), found.get("error")
     if reply is not None and reply.get("status_code") == 200:

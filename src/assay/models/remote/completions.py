@@ -50,7 +50,7 @@ from assay.models.remote.protocol.prompt_logprobs import (
 from assay.models.remote.tokenizer import Tokenizer, choose_tokenizer_backend, load_tokenizer
 from assay.models.tokens import Unanswerable, encode_pairs, fit_pair, fit_prompt, split_rolling_windows
 
-__all__ = ["CompletionsModel", "openai_completions"]
+__all__ = ["CompletionsModel", "openai_completions", "parse_text_reply"]
 
 _WINDOW = 32
 _DEFAULT_PROMPTS_PER_CALL = 16
@@ -313,7 +313,7 @@ class CompletionsModel:
             return [Failure(request_id=request.id, kind="bad request", message=why)]
         try:
             payload, truncated = self._build_payload(request)
-            answered = await endpoint.post(PATH, payload, _parse_text_reply)
+            answered = await endpoint.post(PATH, payload, parse_text_reply)
         except Unanswerable as error:
             return [_failure_from_unanswerable(request, error)]
         except CallFailed as error:
@@ -379,7 +379,8 @@ def _parse_scores_reply(
     return parse_scores(prompts, value, with_tokens=with_tokens), served
 
 
-def _parse_text_reply(value: Any) -> tuple[Choice, Usage | None, str]:
+def parse_text_reply(value: Any) -> tuple[Choice, Usage | None, str]:
+    """Parse the reply to one prompt: its choice, the usage and the name of the model."""
     raise_reported_error(value)
     choices = value["choices"]
     if not choices:

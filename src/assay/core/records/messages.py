@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from assay.core.fingerprints import digest_ascii_tuple, digest_text
-from assay.core.records.fast_init import fast_init
 from assay.core.records.tools import ToolCall, ToolResult
 
 __all__ = [
@@ -39,7 +38,6 @@ def compute_uncached(key: str, compute: Callable[[], Any]) -> Any:
     return compute()
 
 
-@fast_init
 @dataclass(frozen=True, slots=True)
 class Text:
     """A piece of text."""
@@ -95,7 +93,6 @@ _MEDIA = (Image, Audio, Video)
 _MEDIA_TYPES = frozenset(_MEDIA)
 
 
-@fast_init
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message of a prompt: a role and its parts."""
@@ -118,7 +115,6 @@ class Message:
         return tuple(part for part in self.parts if isinstance(part, ToolCall))
 
 
-@fast_init
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """The complete model input. The choices and repeats of one document share it.

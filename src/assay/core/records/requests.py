@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Any
 
 from assay.core.fingerprints import digest_ascii_tuple, digest_json
-from assay.core.records.fast_init import fast_init
 from assay.core.records.messages import Prompt
 from assay.core.records.tools import ResponseFormat, Tools
 
@@ -136,7 +135,6 @@ class _RequestBase:
         return "()"
 
 
-@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generate(_RequestBase):
     """Generate text."""
@@ -167,7 +165,6 @@ class Generate(_RequestBase):
         return f"('generate', '{self.prompt.digest}', '{self.settings.digest}', '{self.repeat}'{turn})"
 
 
-@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Likelihood(_RequestBase):
     """Compute the log probability of a continuation, and whether greedy decoding would generate it."""
@@ -178,7 +175,6 @@ class Likelihood(_RequestBase):
         return f"('likelihood', '{self.prompt.digest}', {self.continuation!a}, '{self.repeat}')"
 
 
-@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollingLikelihood(_RequestBase):
     """Compute the log probability of the whole prompt text."""

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from assay.core.records.fast_init import fast_init
 from assay.core.records.tools import ToolAnswer, ToolCall
 
 __all__ = [
@@ -24,7 +23,6 @@ Finish = Literal["stop", "length", "refused", ""]
 """Why generation ended: stop string or end token, token limit, content filter, unknown."""
 
 
-@fast_init
 @dataclass(frozen=True, slots=True)
 class LogProbability:
     """Natural logarithm of the probability of a continuation, and whether greedy decoding would generate it."""
@@ -100,7 +98,6 @@ class Usage:
     """Prompt tokens that were removed because the prompt exceeds the context length. `input_tokens` excludes them."""
 
 
-@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
     """A model's answer to one request."""

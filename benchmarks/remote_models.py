@@ -190,7 +190,9 @@ def measure_assay(kind: str, url: str, count: int, concurrency: int) -> dict[str
     from assay.models import make_model
 
     name = "local-completions" if kind == "likelihood" else "openai"
-    arguments = {"model": "latency", "base_url": url, "num_concurrent": concurrency}
+    arguments: dict[str, Any] = {"model": "latency", "base_url": url}
+    if concurrency:  # 0: as many as the server can handle
+        arguments["num_concurrent"] = concurrency
     model: Any = make_model(name, arguments)
     times: dict[str, tuple[float, float]] = {}
     open_model, close_model = model.open, model.close

@@ -31,8 +31,17 @@ class LateProbe(ScriptedModel):
         return ()
 
     @property
+    def billed_as(self) -> str:
+        return f"probed.example/{self.name}"
+
+    @property
     def seen(self) -> Mapping[str, Any]:
-        return {"probe_calls": self.calls}
+        """A probe call takes a thousand tokens and generates ten."""
+        return {
+            "probe_calls": self.calls,
+            "probe_input_tokens": 1000 * self.calls,
+            "probe_output_tokens": 10 * self.calls,
+        }
 
     async def open(self) -> None:
         await super().open()
@@ -77,3 +86,27 @@ def test_probe_calls_of_a_batch_api_are_counted(workspace: Path, monkeypatch: py
         )
         assert done.facts["probe_calls"][""] >= 1
         assert done.facts["probe_calls"] == {"": len(service.asked("/v1/chat/completions"))}
+
+
+def test_probe_calls_count_against_the_cost_limit(workspace: Path) -> None:
+    """At a dollar per million input tokens and a hundred per million output tokens, a call costs 0.2 cents."""
+    task = write_task(workspace, metric_list=JUDGED)
+    Path("prices.toml").write_text(
+        'date = "2031-02-03"\n[prices]\n"probed.example/*" = { input = 1, output = 100 }'
+    )
+
+    def start(limit: float) -> assay.Run:
+        judge = LateProbe(lambda request: "VERDICT: CORRECT", in_open=3, in_answer=2, name="judge")
+        model = LateProbe(answer_correctly, in_open=1, name="model")
+        return assay.run(
+            model=model,
+            judge=judge,
+            tasks=[str(task)],
+            output_path="out",
+            prices="prices.toml",
+            max_cost=limit,
+        )
+
+    done = start(1.0)
+    assert done.facts["probe_costs"] == pytest.approx({"": 0.002, "judge": 0.01})
+    assert "6 requests and 5 probe calls ($0.010 more)" in format_results(done)

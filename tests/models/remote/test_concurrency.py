@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import math
+import random
 from types import SimpleNamespace
 
 import pytest
+from tests.models.remote.simulated_server import SimulatedServer
 
 from assay.models.remote import concurrency
-from assay.models.remote.concurrency import ConcurrencyLimiter, RateLimit, TokenBucket, get_rate_limit
+from assay.models.remote.concurrency import (
+    CallResult,
+    ConcurrencyLimiter,
+    RateLimit,
+    WindowLimit,
+    get_rate_limit,
+)
 
 
 async def rounds(gate: ConcurrencyLimiter, count: int, seconds: float = 0.01) -> None:
@@ -32,29 +42,134 @@ def test_the_limit_doubles_up_to_the_maximum() -> None:
     asyncio.run(go())
 
 
-def test_overload_halves_the_limit_once_per_round() -> None:
+def test_calls_that_are_not_rejected_become_the_limit() -> None:
     async def go() -> None:
         gate = ConcurrencyLimiter(64, initial=64)
         tickets = [await gate.acquire() for _ in range(64)]
         for ticket in tickets[:40]:
             gate.release(ticket, "busy")
-        assert gate.limit == 32
-        for ticket in tickets[40:]:
-            gate.release(ticket, "ok", 0.1)
-        assert gate.limit <= 34, "what was sent before says nothing about now"
+        assert gate.limit == 24
 
     asyncio.run(go())
 
 
-def test_after_overload_the_limit_grows_slowly() -> None:
-    async def go() -> None:
-        gate = ConcurrencyLimiter(64, initial=20)
-        gate.release(await gate.acquire(), "busy")
-        assert gate.limit == 10
-        await rounds(gate, 3)
-        assert 10 < gate.limit <= 14
+@pytest.mark.parametrize("limit", [1, 4, 20, 300])
+@pytest.mark.parametrize(
+    ("rejection", "retry_after_s"), [("busy", None), ("busy", 1.0), ("refused", None)], ids=str
+)
+def test_the_limit_of_the_server_is_found(
+    monkeypatch: pytest.MonkeyPatch, limit: int, rejection: CallResult, retry_after_s: float | None
+) -> None:
+    server = SimulatedServer(monkeypatch, lambda _: limit)
+    server.rejection, server.retry_after_s = rejection, retry_after_s
+    server.serve(ConcurrencyLimiter(1024), 10)
+    assert server.measure_rate(1, 10) > 0.95 * limit / 0.05
+    assert server.rejected < 0.03 * len(server.answers) + 10
 
-    asyncio.run(go())
+
+@pytest.mark.parametrize("retry_after_s", [None, 1.0])
+def test_a_limit_that_changes_is_found_within_five_seconds(
+    monkeypatch: pytest.MonkeyPatch, retry_after_s: float | None
+) -> None:
+    server = SimulatedServer(monkeypatch, lambda s: 20 if s < 10 else 200 if s < 20 else 15)
+    server.retry_after_s = retry_after_s
+    server.serve(ConcurrencyLimiter(1024), 30)
+    assert server.measure_rate(15, 20) > 0.95 * 200 / 0.05
+    assert server.measure_rate(22, 30) > 0.95 * 15 / 0.05
+
+
+def test_a_queue_of_the_server_is_kept_short_but_never_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = SimulatedServer(monkeypatch, lambda _: 30)
+    server.queues = True
+    limiter = ConcurrencyLimiter(1024)
+    server.serve(limiter, 20)
+    assert server.measure_rate(1, 20) > 0.98 * 30 / 0.05
+    assert 30 <= limiter.limit < 150
+
+
+def test_answers_that_become_longer_do_not_lower_the_limit_permanently(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = SimulatedServer(monkeypatch, lambda _: 10_000)
+    server.latency = lambda: 0.02 if server.now - server.began < 5 else 1.0
+    limiter = ConcurrencyLimiter(64)
+    server.serve(limiter, 120)
+    assert limiter.limit > 48
+    assert server.measure_rate(80, 120) > 48
+
+
+@pytest.mark.parametrize("kind", ["some take long", "lognormal"])
+def test_answers_of_different_lengths_do_not_lower_the_limit(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    server = SimulatedServer(monkeypatch, lambda _: 10_000)
+    draw = random.Random(1)
+    latencies = {
+        "some take long": (0.178, lambda: 4.0 if draw.random() < 0.02 else 0.1),
+        "lognormal": (math.exp(0.5), lambda: math.exp(draw.gauss(0, 1))),
+    }
+    mean_s, server.latency = latencies[kind]
+    server.serve(ConcurrencyLimiter(128), 60)
+    assert server.measure_rate(20, 60) > 0.75 * 128 / mean_s
+
+
+def test_a_learned_rate_ignores_breaks_and_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(concurrency, "time", SimpleNamespace(monotonic=lambda: now))
+    limit = RateLimit()
+    limit.slow_down()
+    for pause_s in (1.0, 1.0, 3600.0, 1.0):
+        now += pause_s
+        limit.count_accepted()
+    limit.slow_down()
+    assert limit.learned is not None
+    assert limit.learned.rate >= 0.2
+    assert limit.wait_s(0) <= 5.0
+    now += 61.0
+    limit.count_accepted()
+    assert limit.learned is None
+
+
+def test_failures_at_random_do_not_lower_the_limit_permanently(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = SimulatedServer(monkeypatch, lambda _: 10_000)
+    server.failure_rate = 0.05
+    server.serve(ConcurrencyLimiter(64, initial=64), 20)
+    assert server.measure_rate(5, 20) > 0.3 * 64 / 0.05
+
+
+def test_a_rate_limit_is_learned_from_rejections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two hundred calls in each period of two seconds, and no `Retry-After`."""
+    server = SimulatedServer(monkeypatch, lambda _: 0)
+
+    def count_left(elapsed: float) -> int:
+        begin = server.began + 2 * (elapsed // 2)
+        accepted = sum(one - 0.05 >= begin for one in server.answers[-400:]) + server.active
+        return server.active + 1 if accepted < 200 else 0
+
+    server.limit = count_left
+    server.serve(ConcurrencyLimiter(1024), 60)
+    assert server.measure_rate(6, 60) > 85
+    assert server.rejected < 0.3 * len(server.answers)
+
+
+def test_a_delay_that_the_server_asks_for_applies_to_all_calls_if_it_rejects_them_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = SimulatedServer(monkeypatch, lambda s: 0 if 2 <= s < 5 else 50)
+    server.retry_after_s = 3.0
+    server.serve(ConcurrencyLimiter(1024), 10)
+    assert sum(2.2 < one - server.began < 4.9 for one in server.sent) < 5
+    assert server.measure_rate(6, 10) > 0.9 * 50 / 0.05
+
+
+def test_no_minute_has_more_calls_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = SimulatedServer(monkeypatch, lambda _: 1000)
+    rate_limit = RateLimit()
+    rate_limit.set_limits(240, None)
+    server.serve(ConcurrencyLimiter(100, rate_limit), 300)
+    for begin in server.sent:
+        assert sum(begin <= one < begin + 60 for one in server.sent) <= 240
+    assert len(server.sent) > 0.95 * 240 * 5
 
 
 def test_timeouts_decrease_the_limit_to_at_least_one() -> None:
@@ -63,8 +178,7 @@ def test_timeouts_decrease_the_limit_to_at_least_one() -> None:
         for _ in range(30):
             gate.release(await gate.acquire(), "late")
         assert gate.limit == 2
-        for _ in range(30):
-            gate.release(await gate.acquire(), "busy")
+        gate.release(await gate.acquire(), "busy")
         assert gate.limit == 1
         gate.release(await gate.acquire(), "failed")
         assert gate.limit == 1
@@ -158,14 +272,32 @@ def test_the_smaller_rate_limit_applies() -> None:
 
 
 def test_token_estimates_are_corrected() -> None:
-    budget = TokenBucket(60_000)
+    budget = WindowLimit(60_000)
     budget.take(600)
     assert budget.wait_s(300) == 0
     lane = RateLimit()
     lane.tokens = budget
     lane.correct_tokens(600, 5600)
     assert 4.5 < budget.wait_s(300) < 5.5
-    assert budget.wait_s(10**9) < 10, "a call larger than the budget goes out alone, not never"
+    assert budget.wait_s(10**9) <= 61, "a call larger than the budget goes out alone, not never"
+
+
+def test_no_minute_has_more_tokens_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(concurrency, "time", SimpleNamespace(monotonic=lambda: now))
+    limit = RateLimit()
+    limit.set_limits(None, 6000)
+    sent: list[tuple[float, int]] = []
+    used = itertools.cycle([50, 200, 150, 90])
+    for _ in range(400):
+        now += limit.wait_s(200)
+        limit.take(200)
+        tokens = next(used)
+        sent.append((now, tokens))
+        limit.correct_tokens(200, tokens)
+    for begin, _ in sent:
+        assert sum(tokens for at, tokens in sent if begin <= at < begin + 60) <= 6000
+    assert sum(tokens for _, tokens in sent) > 0.8 * 6000 * now / 60
 
 
 def test_a_held_limiter_starts_no_calls() -> None:

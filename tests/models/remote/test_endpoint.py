@@ -337,3 +337,21 @@ def test_a_body_that_is_too_large_is_refused_with_its_size(acts: list[Act]) -> N
         tracemalloc.stop()
     assert error.cause.kind == "bad reply" and "the limit is 1 MB" in error.cause.message
     assert peak < 20 * 2**20
+
+
+def test_cancelled_calls_free_their_slots_and_do_not_lower_the_concurrency() -> None:
+    async def use(endpoint: Endpoint, server: ScriptedServer) -> tuple[float, float, int]:
+        before = endpoint.limiter.limit
+        for pause_s in (0.0, 0.1):  # before the connection is open, and while the reply is awaited
+            calls = [asyncio.create_task(endpoint.post("/say", {"q": 1}, read_word)) for _ in range(4)]
+            await asyncio.sleep(pause_s)
+            for call in calls:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.05)
+        return before, endpoint.limiter.limit, endpoint.limiter.in_flight
+
+    slow: list[Act] = [30.0]
+    (before, after, in_flight), _ = asking([slow], use, patience=RetryPolicy())
+    assert (after, in_flight) == (before, 0)

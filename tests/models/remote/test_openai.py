@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,10 @@ def test_a_server_is_probed_once_a_day(server: EmbeddedServer) -> None:
     assert {"generates", "images", "n", "logprobs"} <= first.seen.keys()
     second = make_openai_model(server)
     asyncio.run(second.probe())
-    assert {**second.seen, "probe_calls": tried} == first.seen, "nothing was sent the second time"
+    sent = {name: count for name, count in first.seen.items() if name.startswith("probe_")}
+    assert sent.keys() == {"probe_calls", "probe_input_tokens", "probe_output_tokens"}
+    assert sent["probe_calls"] == tried
+    assert {**second.seen, **sent} == first.seen, "nothing was sent the second time"
     assert server.calls["/v1/chat/completions"] - before == tried
 
 
@@ -472,10 +476,21 @@ def test_an_image_is_encoded_once_and_scaled_to_the_limit(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("given", "first", "most"), [(None, 8, 32), (5, 5, 5), (32, 32, 32), (256, 32, 256), (0, 1, 1)]
+    ("given", "first", "most"), [(None, 8, 1024), (5, 5, 5), (32, 32, 32), (256, 32, 256), (0, 1, 1)]
 )
-def test_concurrency_starts_low_unless_the_user_sets_it(given: int | None, first: int, most: int) -> None:
+def test_concurrency_starts_low_unless_the_user_sets_it(
+    monkeypatch: pytest.MonkeyPatch, given: int | None, first: int, most: int
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (4096, 4096))
     options = Options(model="m", num_concurrent=given)
     assert (options.initial_concurrency, options.max_concurrency) == (first, most)
     endpoint = Options(model="m", base_url="http://localhost:1/v1", num_concurrent=given).open_endpoint()
     assert (endpoint.limiter.limit, endpoint.limiter.max_concurrency) == (first, most)
+
+
+@pytest.mark.parametrize(("files", "most"), [(1024, 512), (256, 128), (1, 1), (resource.RLIM_INFINITY, 1024)])
+def test_concurrency_leaves_half_of_the_files_to_the_process(
+    monkeypatch: pytest.MonkeyPatch, files: int, most: int
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+    assert Options(model="m").max_concurrency == most

@@ -59,12 +59,15 @@ def get_billing_name(model: Model, prices: PriceTable) -> str:
 
 
 def open_ledger(spec: RunSpec, journal: Journal) -> CostLedger:
-    """Open the ledger of a run; the cost of earlier starts counts against the limit."""
-    spent, requests = 0.0, 0
+    """Open the ledger of a run; the cost of earlier starts and of all probe calls counts against the limit."""
+    spent, probed, requests = 0.0, 0.0, 0
     if spec.max_cost is not None:
         spent, requests = journal.sum_costs()
+        probed = sum(journal.read_facts().get("probe_costs", {}).values())
     usual = spent / requests if requests else 0.0
-    return CostLedger(load_prices(spec.prices), limit_usd=spec.max_cost, spent_usd=spent, usual_usd=usual)
+    return CostLedger(
+        load_prices(spec.prices), limit_usd=spec.max_cost, spent_usd=spent + probed, usual_usd=usual
+    )
 
 
 def check_prices(spec: RunSpec, models: Sequence[Model]) -> None:
@@ -141,7 +144,7 @@ class CostLedger:
         spent_usd: float = 0.0,
         usual_usd: float = 0.0,
     ) -> None:
-        self._prices = prices
+        self.prices = prices
         self.limit_usd = limit_usd
         self.spent_usd = spent_usd
         """The cost so far, including earlier starts of the run."""
@@ -160,8 +163,8 @@ class CostLedger:
 
     def account(self, model: Model) -> CostAccount:
         """Open the account of the model or of a judge."""
-        name = get_billing_name(model, self._prices)
-        return CostAccount(self, model, self._prices.find(name) if name else None, billed=bool(name))
+        name = get_billing_name(model, self.prices)
+        return CostAccount(self, model, self.prices.find(name) if name else None, billed=bool(name))
 
     @property
     def remaining_usd(self) -> float:

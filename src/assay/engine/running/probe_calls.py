@@ -11,9 +11,12 @@ from collections import Counter
 from collections.abc import Mapping
 
 from assay.core.ports import Model, SupportsProbing
+from assay.core.records.responses import Usage
+from assay.engine.running.cost_ledger import CostLedger, get_billing_name
+from assay.models.prices import PriceTable
 from assay.store.journal.journal import Journal
 
-__all__ = ["ProbeCallRecorder", "count_probe_calls"]
+__all__ = ["ProbeCallRecorder", "compute_probe_cost", "count_probe_calls"]
 
 
 def count_probe_calls(model: Model) -> int:
@@ -21,14 +24,32 @@ def count_probe_calls(model: Model) -> int:
     return int(model.seen.get("probe_calls", 0)) if isinstance(model, SupportsProbing) else 0
 
 
-class ProbeCallRecorder:
-    """Adds the probe calls of a run to the fact `probe_calls`; the model has an empty name, judges their own."""
+def compute_probe_cost(model: Model, prices: PriceTable) -> float:
+    """Return the cost in dollars of the probe calls so far; 0 for a free model, or without usage in the replies."""
+    name = get_billing_name(model, prices)
+    price = prices.find(name) if name else None
+    if price is None or not isinstance(model, SupportsProbing):
+        return 0.0
+    found = model.seen
+    usage = Usage(int(found.get("probe_input_tokens", 0)), int(found.get("probe_output_tokens", 0)))
+    return price.cost(usage) or 0.0
 
-    def __init__(self, journal: Journal, models: Mapping[str, Model]) -> None:
+
+class ProbeCallRecorder:
+    """Adds the probe calls of a run to the facts `probe_calls` and `probe_costs` and their cost to the ledger.
+
+    The model has an empty name, judges their own.
+    """
+
+    def __init__(self, journal: Journal, models: Mapping[str, Model], ledger: CostLedger) -> None:
         self._journal = journal
         self._models = dict(models)
+        self._ledger = ledger
         self._recorded = {name: count_probe_calls(model) for name, model in models.items()}
         """The calls of each model in the journal, which were made in this process."""
+
+        self._charged = {name: compute_probe_cost(model, ledger.prices) for name, model in models.items()}
+        """The cost of these calls, which the ledger read from the journal."""
 
         self._total: Counter[str] | None = None
 
@@ -42,7 +63,22 @@ class ProbeCallRecorder:
         new = Counter(counts) - Counter(self._recorded)
         if new:
             self._recorded = counts
+            known = self._journal.read_facts()
             if self._total is None:
-                self._total = Counter(self._journal.read_facts().get("probe_calls", {}))
+                self._total = Counter(known.get("probe_calls", {}))
             self._total += new
-            await asyncio.wrap_future(self._journal.set_facts({"probe_calls": dict(self._total)}))
+            costs = self._charge(known.get("probe_costs", {}))
+            facts = {"probe_calls": dict(self._total), **({"probe_costs": costs} if costs else {})}
+            await asyncio.wrap_future(self._journal.set_facts(facts))
+
+    def _charge(self, known: Mapping[str, float]) -> dict[str, float]:
+        """Charge the calls since the last time; return the cost of all calls of each model."""
+        costs = dict(known)
+        for name, model in self._models.items():
+            cost = compute_probe_cost(model, self._ledger.prices)
+            new = cost - self._charged.get(name, 0.0)
+            self._charged[name] = cost
+            if new > 0:
+                self._ledger.spent_usd += new
+                costs[name] = costs.get(name, 0.0) + new
+        return costs

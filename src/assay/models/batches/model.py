@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -21,7 +22,7 @@ from assay.core.records.messages import Media
 from assay.core.records.requests import Generate, Request
 from assay.core.records.responses import Failure, Outcome, Response
 from assay.models.batches.service import BatchLine, BatchService, BatchStatus, LineError
-from assay.models.remote.endpoint import Endpoint
+from assay.models.remote.endpoint import Endpoint, count_probe_posts
 from assay.models.remote.errors import CallFailed
 from assay.models.remote.protocol.chat import ParsedReply
 from assay.store.batch_submissions import Submission, SubmissionLog
@@ -72,7 +73,7 @@ class BatchModel:
         self._endpoint: Endpoint | None = None
         self._probe_lock = asyncio.Lock()
         self._probed = False
-        self._probe_calls = 0
+        self._probe_calls: Counter[str] = Counter()
         self._answered: set[str] = set()
         """Requests whose answers were returned; the run stores them before it closes the model."""
 
@@ -110,7 +111,7 @@ class BatchModel:
     @property
     def seen(self) -> Mapping[str, Any]:
         """The number of calls that found out which settings the service rejects, before the first batch."""
-        return {"probe_calls": self._probe_calls} if self._probe_calls else {}
+        return count_probe_posts(self._probe_calls)
 
     async def open(self) -> None:
         """Read the key and clean up the submission log."""
@@ -188,7 +189,7 @@ class BatchModel:
         lines: list[BatchLine] = []
         async with self._probe_lock:
             if requests and not self._probed:
-                before = endpoint.posts
+                before = endpoint.posts.copy()
                 await self.service.probe_settings(endpoint)
                 self._probe_calls += endpoint.posts - before
                 self._probed = True

@@ -37,6 +37,7 @@ from assay.models.remote.protocol.media import prepare_media
 
 __all__ = ["LiteLLMModel"]
 
+_CONCURRENCY = 32
 _SELF_HOSTED_PROVIDERS = (
     "ollama",
     "ollama_chat",
@@ -111,7 +112,7 @@ class LiteLLMModel:
         """Text, images, audio, video as frames. The model itself may support less."""
         return Traits(
             abilities=frozenset({"generate", "chat", "image", "audio", "video", "tools"}),
-            in_flight=self._options.max_concurrency,
+            in_flight=self._options.num_concurrent or _CONCURRENCY,  # litellm does not adapt it to the server
         )
 
     async def identify(self) -> Mapping[str, str]:

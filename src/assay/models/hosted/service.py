@@ -228,6 +228,10 @@ class HostedModel:
         if self._endpoint is not None:
             self._endpoint.limiter.hold(held)
 
+    def count_queued(self) -> int:
+        """Return how many calls wait for a slot."""
+        return 0 if self._endpoint is None else self._endpoint.limiter.queued
+
     async def close(self) -> None:
         """Close the connections."""
         endpoint, self._endpoint = self._endpoint, None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -96,7 +97,7 @@ class CompletionsModel:
         given = {"batch_size": batch_size, "rpm": rpm, "tpm": tpm, **arguments}
         self._options = read_options("openai-completions", given, ())
         self._capabilities = ServerCapabilities()
-        self._probe_calls = 0
+        self._probe_calls: Counter[str] = Counter()
         self._endpoint: Endpoint | None = None
         self._tokenizer: Tokenizer | None = None
         self._gives_tokens = False
@@ -205,6 +206,10 @@ class CompletionsModel:
         """Start no calls while `held`."""
         if self._endpoint is not None:
             self._endpoint.limiter.hold(held)
+
+    def count_queued(self) -> int:
+        """Return how many calls wait for a slot."""
+        return 0 if self._endpoint is None else self._endpoint.limiter.queued
 
     async def close(self) -> None:
         """Close the connections."""

@@ -12,6 +12,7 @@ import asyncio
 import json
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,7 +35,7 @@ from assay.models.remote.transport.connection import (
 )
 from assay.models.remote.transport.http import HttpClient, HttpRequest
 
-__all__ = ["CallOutcome", "Endpoint"]
+__all__ = ["CallOutcome", "Endpoint", "count_probe_posts"]
 
 T = TypeVar("T")
 
@@ -86,8 +87,8 @@ class Endpoint:
         self.rate_limit = get_rate_limit(address.origin)
         self.rate_limit.set_limits(rpm, tpm)
         self.limiter = ConcurrencyLimiter(num_concurrent, self.rate_limit, initial=initial_concurrency)
-        self.posts = 0
-        """Number of POST calls, retries included."""
+        self.posts: Counter[str] = Counter()
+        """Number of POST calls, retries included, and the tokens in their replies: calls, input_tokens, output_tokens."""
 
         self._max_body_bytes = max_body_bytes
         self._key_variable = key_variable
@@ -120,9 +121,25 @@ class Endpoint:
         """
         body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
         request = HttpRequest("POST", path, body, content_type, self._max_body_bytes)
+
+        def count_and_read(value: Any) -> T:
+            self._count_tokens(value)
+            return read(value)
+
         return await self._call_with_retries(
-            request, partial(_parse_json, read), tokens, retry_policy or self.retry_policy
+            request, partial(_parse_json, count_and_read), tokens, retry_policy or self.retry_policy
         )
+
+    def _count_tokens(self, value: Any) -> None:
+        """Add the tokens of a reply, with the names of OpenAI or Anthropic."""
+        usage = value.get("usage") if isinstance(value, Mapping) else None
+        if not isinstance(usage, Mapping):
+            return
+        for side, names in (
+            ("input_tokens", ("prompt_tokens", "input_tokens")),
+            ("output_tokens", ("completion_tokens", "output_tokens")),
+        ):
+            self.posts[side] += next((usage[name] for name in names if type(usage.get(name)) is int), 0)
 
     async def get(
         self, path: str, read: Callable[[Any], T], *, retry_policy: RetryPolicy | None = None
@@ -154,7 +171,7 @@ class Endpoint:
             elapsed_s = time.monotonic() - began if failed else 0.0
             left_s = max(retry_policy.total_timeout_s - elapsed_s, 0.05)
             timeout_s = min(retry_policy.timeout_s, left_s)
-            self.posts += request.method == "POST"
+            self.posts["calls"] += request.method == "POST"
             attempt = Attempt(
                 self.limiter, self._http, request, timeout_s, tokens, retry_policy.max_retry_wait_s
             )
@@ -204,8 +221,6 @@ class Endpoint:
         if error.status == 401 or error.kind == "no credit":
             raise self._build_fatal_error(error)
         pause_s = retry_policy.compute_delay(failed, error, self._jitter)
-        if error.busy and error.retry_after_s is not None:
-            self.rate_limit.pause(min(error.retry_after_s, retry_policy.max_retry_wait_s))
         spent_s = time.monotonic() - began
         if (
             not error.transient
@@ -238,6 +253,15 @@ class Endpoint:
             where="--model_args",
             hint=f"set {name}, or name another variable with api_key_env=NAME",
         )
+
+
+def count_probe_posts(posts: Mapping[str, int]) -> dict[str, int]:
+    """Return the calls and tokens of probing, with the names of the manifest.
+
+    >>> count_probe_posts({"calls": 2, "input_tokens": 9, "output_tokens": 0})
+    {'probe_calls': 2, 'probe_input_tokens': 9}
+    """
+    return {f"probe_{name}": count for name, count in posts.items() if count}
 
 
 def _parse_json(read: Callable[[Any], T], reply: Reply) -> T:

@@ -116,15 +116,13 @@ def error_from_reply(reply: Reply) -> CallError | None:
     busy = status in BUSY_STATUSES
     kind = _TRANSIENT.get(status, "server error" if status >= 500 else "bad request")
     heals = status in _TRANSIENT or status >= 500
-    wait_s = read_retry_after(reply.headers)
-    if wait_s is None and (match := _GOOGLE_RETRY_DELAY.search(reply.body)):
-        wait_s = float(match[1])
+    wait_s = read_retry_after(reply.headers, reply.body)
     return CallError(
         kind, message, transient=heals, busy=busy, retry_after_s=wait_s, status=status, code=code
     )
 
 
-def read_retry_after(headers: Mapping[str, str]) -> float | None:
+def read_retry_after(headers: Mapping[str, str], body: bytes = b"") -> float | None:
     """Return the delay the server asks for: `Retry-After`, or the reset time of an exhausted rate limit.
 
     >>> read_retry_after({"retry-after": "3"}), read_retry_after({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1m2s"})
@@ -143,7 +141,10 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
         for what in ("requests", "tokens", "input-tokens", "output-tokens")
         if headers.get(f"anthropic-ratelimit-{what}-remaining") == "0"
     ]
-    return max((wait for reset in resets if (wait := _parse_delay(reset)) is not None), default=None)
+    delays = [wait for reset in resets if (wait := _parse_delay(reset)) is not None]
+    if match := _GOOGLE_RETRY_DELAY.search(body):
+        delays.append(float(match[1]))
+    return max(delays, default=None)
 
 
 def _parse_delay(text: str) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import repeat
@@ -17,7 +18,7 @@ from assay.models.prices import build_billed_name
 from assay.models.remote.capabilities.cache import ServerCapabilities
 from assay.models.remote.capabilities.chat_probe import ServerUnreachable, probe_chat, probe_tools
 from assay.models.remote.concurrency import iterate_completed
-from assay.models.remote.endpoint import Endpoint
+from assay.models.remote.endpoint import Endpoint, count_probe_posts
 from assay.models.remote.errors import CallFailed
 from assay.models.remote.options import Options, read_options
 from assay.models.remote.output_limits import compute_output_limit
@@ -55,7 +56,7 @@ class OpenAIModel:
         self._options = read_options("openai", {"rpm": rpm, "tpm": tpm, **arguments}, ())
         self._media = build_media_encoding(self._options)
         self._capabilities = ServerCapabilities(long_limit_name=self._options.is_openai)
-        self._probe_calls = 0
+        self._probe_calls: Counter[str] = Counter()
         self._writer = PayloadWriter(self._options, self._capabilities, self._media)
         self._endpoint: Endpoint | None = None
         self._gives_tokens = False
@@ -175,6 +176,10 @@ class OpenAIModel:
         """Start no calls while `held`."""
         if self._endpoint is not None:
             self._endpoint.limiter.hold(held)
+
+    def count_queued(self) -> int:
+        """Return how many calls wait for a slot."""
+        return 0 if self._endpoint is None else self._endpoint.limiter.queued
 
     async def close(self) -> None:
         """Close the connections."""
@@ -324,20 +329,20 @@ def format_preview(request: Request) -> str:
     return "\n".join(lines)
 
 
-def describe_probe(capabilities: ServerCapabilities, calls: int) -> dict[str, Any]:
-    """Return what probing found, and the number of its calls unless the result came from the cache."""
-    return {**capabilities.to_facts(), **({"probe_calls": calls} if calls else {})}
+def describe_probe(capabilities: ServerCapabilities, posts: Mapping[str, int]) -> dict[str, Any]:
+    """Return what probing found, and the number of its calls and tokens unless the result came from the cache."""
+    return {**capabilities.to_facts(), **count_probe_posts(posts)}
 
 
 async def probe_server(
     options: Options, capabilities: ServerCapabilities, probe: Any
-) -> tuple[ServerCapabilities, list[str], int]:
-    """Probe the server during planning; return its capabilities, notes, and the number of calls.
+) -> tuple[ServerCapabilities, list[str], Counter[str]]:
+    """Probe the server during planning; return its capabilities, notes, and the calls and tokens.
 
     An unreachable server is only a note, because the run may be finished.
     """
     if not options.probe:
-        return capabilities, [], 0
+        return capabilities, [], Counter()
     endpoint = options.open_endpoint()
     try:
         found: ServerCapabilities = await probe(endpoint, replace(options))

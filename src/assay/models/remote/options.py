@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
@@ -52,7 +53,10 @@ _HOST_KEYS = {
 }
 _CALL_PATHS = ("/chat/completions", "/completions", "/responses")
 _RETRY_DEFAULTS = RetryPolicy()
-_DEFAULT_CONCURRENCY = 32
+_MAX_CONCURRENCY = 1024
+"""Without `num_concurrent`. Calls may also use half of the files that the process may open: each has a connection."""
+
+_MAX_INITIAL_CONCURRENCY = 32
 _AZURE_VERSION = "2025-03-01-preview"
 
 
@@ -66,7 +70,7 @@ class Options:
     """`chat` for chat completions, `responses` for the responses API."""
 
     num_concurrent: int | None = None
-    """Maximum number of concurrent calls (32); the actual number adapts to the server."""
+    """Maximum number of concurrent calls (1024); the actual number adapts to the server."""
 
     max_retries: int = _RETRY_DEFAULTS.retries
     """Attempts after the first."""
@@ -143,7 +147,10 @@ class Options:
     @property
     def max_concurrency(self) -> int:
         """Maximum number of concurrent calls."""
-        return _DEFAULT_CONCURRENCY if self.num_concurrent is None else max(1, self.num_concurrent)
+        if self.num_concurrent is not None:
+            return max(1, self.num_concurrent)
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return _MAX_CONCURRENCY if files < 0 else max(1, min(_MAX_CONCURRENCY, files // 2))
 
     @property
     def initial_concurrency(self) -> int:
@@ -151,7 +158,7 @@ class Options:
         return (
             INITIAL_CONCURRENCY
             if self.num_concurrent is None
-            else min(_DEFAULT_CONCURRENCY, self.max_concurrency)
+            else min(_MAX_INITIAL_CONCURRENCY, self.max_concurrency)
         )
 
     @property

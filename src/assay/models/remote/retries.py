@@ -13,7 +13,13 @@ from dataclasses import dataclass
 
 from assay.models.remote.concurrency import CallResult, ConcurrencyLimiter, Waiter
 from assay.models.remote.errors import BUSY_STATUSES, CallError, read_retry_after
-from assay.models.remote.transport.connection import Connection, ReadTimeout, Reply
+from assay.models.remote.transport.connection import (
+    ConnectError,
+    Connection,
+    ReadTimeout,
+    RemoteProtocolError,
+    Reply,
+)
 from assay.models.remote.transport.http import HttpClient, HttpRequest
 
 __all__ = ["Attempt", "RetryPolicy"]
@@ -55,7 +61,7 @@ class Attempt(Waiter):
     """One attempt of a call. Await `reply`; call `cancel` to abandon it."""
 
     __slots__ = (
-        "_connecting", "_connection", "_http", "_limiter", "_max_retry_wait_s", "_request", "_started_at", "_ticket", "_timeout_s", "reply", "seconds",
+        "_connecting", "_connection", "_http", "_is_abandoned", "_is_new", "_limiter", "_max_retry_wait_s", "_request", "_started_at", "_ticket", "_timeout_s", "reply", "seconds",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +83,10 @@ class Attempt(Waiter):
         self._max_retry_wait_s = max_retry_wait_s
         self._connection: Connection | None = None
         self._connecting: asyncio.Task[None] | None = None
+        self._is_abandoned = False
+        self._is_new = False
+        """Whether the connection was opened for this attempt."""
+
         self._ticket = 0
         self._started_at = 0.0
         limiter.enqueue(self)
@@ -87,6 +97,7 @@ class Attempt(Waiter):
         self._connection = self._http.send_on_idle(self._request, self._timeout_s, self.reply, self._on_end)
         if self._connection is None:
             self._connecting = asyncio.get_running_loop().create_task(self._connect())
+            self._connecting.add_done_callback(self._on_connected)
 
     def is_cancelled(self) -> bool:
         """Return whether the caller was cancelled."""
@@ -94,6 +105,7 @@ class Attempt(Waiter):
 
     def cancel(self) -> None:
         """Abandon the attempt."""
+        self._is_abandoned = True
         if not self.started:
             self._limiter.withdraw_waiter(self)
         elif self._connecting is not None:
@@ -105,32 +117,44 @@ class Attempt(Waiter):
         try:
             connection = await self._http.connect()
         except BaseException as error:
-            self._connecting = None
-            self._limiter.release(self._ticket, "failed")
             if not isinstance(error, Exception):
-                raise
+                raise  # cancelled: `_on_connected` frees the slot
+            self._connecting = None
+            self._limiter.release(self._ticket, "refused" if isinstance(error, ConnectError) else "failed")
             if not self.reply.done():
                 self.reply.set_exception(error)
             return
-        self._connecting, self._connection = None, connection
+        self._connecting, self._connection, self._is_new = None, connection, True
         self._http.send_on(connection, self._request, self._timeout_s, self.reply, self._on_end)
+
+    def _on_connected(self, task: asyncio.Task[None]) -> None:
+        """Free the slot of an attempt that was cancelled while it connected, even before the task ran."""
+        if task.cancelled():
+            self._connecting = None
+            self._limiter.release(self._ticket, "failed")
 
     def _on_end(self, outcome: Reply | Exception) -> None:
         """Free the slot for the next call; called by the connection before the reply is parsed."""
         self.seconds = time.monotonic() - self._started_at
-        self._limiter.release(self._ticket, self._classify(outcome), self.seconds)
+        result, retry_after_s = self._classify(outcome)
+        self._limiter.release(self._ticket, result, self.seconds, retry_after_s=retry_after_s)
 
-    def _classify(self, outcome: Reply | Exception) -> CallResult:
-        """Return the result for the concurrency limiter; apply a pause the server asks for immediately."""
-        if isinstance(outcome, Exception):
-            return "late" if isinstance(outcome, ReadTimeout) else "failed"
+    def _classify(self, outcome: Reply | Exception) -> tuple[CallResult, float | None]:
+        """Return the result for the concurrency limiter, and the delay a busy server asks for.
+
+        Where the server reports its quota, a delay means that it is used up, so it applies to all calls at once.
+        """
+        if isinstance(outcome, ReadTimeout):
+            return "late", None
+        if isinstance(outcome, Exception):  # a server with too many connections closes new ones
+            is_refused = self._is_new and not self._is_abandoned and isinstance(outcome, RemoteProtocolError)
+            return "refused" if is_refused else "failed", None
         headers, status = outcome.headers, outcome.status
-        if status in BUSY_STATUSES:
-            if (wait_s := read_retry_after(headers)) is not None:
-                self._limiter.rate_limit.pause(min(wait_s, self._max_retry_wait_s))
-            return "busy"
         if (_REMAINING_HEADERS[0] in headers or _REMAINING_HEADERS[1] in headers) and (
             wait_s := read_retry_after(headers)
         ):
             self._limiter.rate_limit.pause(min(wait_s, _MAX_PAUSE_S, self._max_retry_wait_s))
-        return "ok" if 200 <= status < 300 else "failed"
+        if status in BUSY_STATUSES:
+            wait_s = read_retry_after(headers, outcome.body)
+            return "busy", None if wait_s is None else min(wait_s, self._max_retry_wait_s)
+        return "ok" if 200 <= status < 300 else "failed", None

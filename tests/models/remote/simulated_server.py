@@ -1,0 +1,110 @@
+"""A server and a client in simulated time: how many calls a `ConcurrencyLimiter` gets answered."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from assay.models.remote import concurrency
+from assay.models.remote.concurrency import CallResult, ConcurrencyLimiter, Waiter
+
+
+class _Call(Waiter):
+    def __init__(self, server: SimulatedServer) -> None:
+        super().__init__()
+        self.server = server
+        self.ticket = 0
+
+    def start(self, ticket: int) -> None:
+        self.ticket = ticket
+        self.server.receive(self)
+
+    def is_cancelled(self) -> bool:
+        return False
+
+
+class SimulatedServer:
+    """Answers `limit()` calls at once after `latency()` seconds and rejects the others.
+
+    A rejected call is tried again after half a second, or after the delay that the server asks for.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, limit: Callable[[float], int]) -> None:
+        self.now = 1000.0
+        self.began = self.now
+        self.limit = limit
+        self.latency: Callable[[], float] = lambda: 0.05
+        self.rejection: CallResult = "busy"
+        self.retry_after_s: float | None = None
+        self.failure_rate = 0.0
+        self.queues = False
+        self.active = 0
+        self.answers: list[float] = []
+        self.sent: list[float] = []
+        self.rejected = 0
+        self.limiter: ConcurrencyLimiter
+        self._waiting: list[_Call] = []
+        self._random = random.Random(1)
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._number = 0
+        monkeypatch.setattr(concurrency, "time", SimpleNamespace(monotonic=lambda: self.now))
+        loop = SimpleNamespace(call_later=self._call_later)
+        monkeypatch.setattr(concurrency, "asyncio", SimpleNamespace(get_running_loop=lambda: loop))
+
+    def _call_later(self, delay: float, callback: Callable[[], None]) -> Any:
+        self._number += 1
+        state = {"cancelled": False}
+        run = lambda: None if state["cancelled"] else callback()  # noqa: E731
+        heapq.heappush(self._events, (self.now + delay, self._number, run))
+        return SimpleNamespace(cancel=lambda: state.update(cancelled=True))
+
+    def receive(self, call: _Call) -> None:
+        self.sent.append(self.now)
+        if self._random.random() < self.failure_rate or (
+            self.active >= self.limit(self.now - self.began) and not self.queues
+        ):
+            self.rejected += 1
+            self._call_later(0.001, lambda: self._reject(call))
+        elif self.active >= self.limit(self.now - self.began):
+            self._waiting.append(call)
+            call.started_at = self.now  # type: ignore[attr-defined]
+        else:
+            self._begin(call, self.now)
+
+    def _begin(self, call: _Call, sent_at: float) -> None:
+        self.active += 1
+        self._call_later(self.latency(), lambda: self._answer(call, sent_at))
+
+    def _answer(self, call: _Call, sent_at: float) -> None:
+        self.active -= 1
+        self.answers.append(self.now)
+        while self._waiting and self.active < self.limit(self.now - self.began):
+            waiting = self._waiting.pop(0)
+            self._begin(waiting, waiting.started_at)  # type: ignore[attr-defined]
+        self.limiter.release(call.ticket, "ok", self.now - sent_at)
+
+    def _reject(self, call: _Call) -> None:
+        self.limiter.release(call.ticket, self.rejection, 0.001, retry_after_s=self.retry_after_s)
+        self._call_later(self.retry_after_s or 0.5, lambda: self.limiter.enqueue(_Call(self)))
+
+    def serve(self, limiter: ConcurrencyLimiter, seconds: float) -> None:
+        """Let a client send calls without end for this time."""
+        self.limiter = limiter
+        for _ in range(3000):
+            limiter.enqueue(_Call(self))
+        end = self.now + seconds
+        while self._events and self._events[0][0] < end:
+            self.now, _, callback = heapq.heappop(self._events)
+            callback()
+            while limiter.queued < 1000:
+                limiter.enqueue(_Call(self))
+        self.now = end
+
+    def measure_rate(self, begin: float, end: float) -> float:
+        """Return the answers per second between two times of the simulation."""
+        return sum(begin <= one - self.began < end for one in self.answers) / (end - begin)

@@ -179,6 +179,27 @@ def test_the_interval_of_rare_losses_is_longer_towards_them() -> None:
     assert found.value - found.interval.low > 1.3 * (found.interval.high - found.value)
 
 
+def test_few_clusters_allow_for_one_that_differs_as_a_whole() -> None:
+    """The second model fails in one of ten clusters; a third of all samples contain no such cluster."""
+    draw = np.random.default_rng(5)
+    codes = np.repeat(np.arange(10), 10)
+    hits = 0
+    for _ in range(300):
+        first, second = (draw.random(100) < 0.6).astype(float), (draw.random(100) < 0.8).astype(float)
+        second *= ~(draw.random(10) < 0.1)[codes]
+        found = compare_pairs(first, second, codes).interval
+        hits += found.low <= 0.72 - 0.6 <= found.high
+    assert hits >= 0.93 * 300
+
+
+def test_many_clusters_leave_little_room_for_another_one() -> None:
+    draw = np.random.default_rng(6)
+    codes = np.repeat(np.arange(300), 10)
+    first, second = (draw.random((2, 3000)) < 0.6).astype(float)
+    found = compare_pairs(first, second, codes)
+    assert found.interval.half_width == pytest.approx(1.968 * found.stderr, rel=0.05)
+
+
 def test_clusters_of_different_sizes_contain_the_truth_as_often_as_promised() -> None:
     """Student's t with the degrees of freedom of equal clusters contains it in 90 %."""
     draw, hits = np.random.default_rng(6), []

@@ -80,13 +80,29 @@ def test_one_cluster_has_no_interval() -> None:
 def test_a_share_stays_between_nothing_and_all() -> None:
     clustered = mean_interval([1.0] * 9 + [0.0], ["a", "a", "b", "b", "c", "c", "d", "d", "e", "e"])
     assert clustered.method == "clustered"
-    assert clustered.high == 1.0
-    assert mean_interval([1.0, 0.9, 1.0], limits=(0.0, 1.0)).high == 1.0
+    assert 0.9 < clustered.high <= 1.0
+    assert mean_interval([1.0, 0.9, 1.0], limits=(0.0, 1.0)).high <= 1.0
+
+
+def test_scores_between_two_limits_have_no_wider_interval_than_right_and_wrong_answers() -> None:
+    """Of all scores with this mean, those at the limits vary most."""
+    halves = np.array([0.0, 0.5, 0.5, 1.0, 1.0])
+    found, widest = mean_interval(halves), wilson_interval(3, 5)
+    assert found.low == widest.low and found.high == widest.high
+    assert found.high - found.low < 0.8 * (mean_interval(halves, limits=(0.0, np.inf)).high - found.low)
+    graded = mean_interval(1 + 4 * halves, limits=(1.0, 5.0))
+    assert (graded.low, graded.high) == pytest.approx((1 + 4 * found.low, 1 + 4 * found.high))
+
+
+def test_clusters_have_no_wider_interval_than_one_answer_each() -> None:
+    values = [1.0] * 45 + [0.0] * 5
+    found, widest = mean_interval(values, np.repeat(np.arange(5), 10)), wilson_interval(4.5, 5)
+    assert (found.low, found.high) == pytest.approx((widest.low, widest.high))
 
 
 def test_clusters_that_are_all_right_are_not_certain() -> None:
     found = mean_interval([1.0] * 20, ["a"] * 10 + ["b"] * 10)
-    assert found.low < wilson_interval(2, 2).low
+    assert found.low == wilson_interval(2, 2).low
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from assay.stats.intervals.resampling import (
     bootstrap_means,
     compare_corpora,
     compute_fast_replicates,
+    expanded_percentile_interval,
     percentile_interval,
 )
 
@@ -200,3 +201,14 @@ def test_bootstrap_intervals_cover() -> None:
         assert found is not None
         covered += found.low <= truth <= found.high
     assert 0.9 <= covered / 300 <= 0.98
+
+
+def test_an_interval_of_few_units_is_at_least_students_t() -> None:
+    """The resamples of four documents end before the percentiles of Student's t."""
+    replicates = np.repeat([0.4, 0.5, 0.6], [1, 8, 1])
+    plain = expanded_percentile_interval(replicates, 4)
+    assert (plain.low, plain.high) == pytest.approx((0.4, 0.6), abs=0.01)
+    half = 3.182446 * math.sqrt(4 / 3) * float(replicates.std(ddof=1))
+    found = expanded_percentile_interval(replicates, 4, value=0.5)
+    assert (found.low, found.high) == pytest.approx((0.5 - half, 0.5 + half), rel=1e-6)
+    assert expanded_percentile_interval(replicates, 4, value=0.55).high > found.high

@@ -8,7 +8,7 @@ whole clusters if there are any.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -99,6 +99,8 @@ def compare_pairs(
         if count > 1:
             error = estimate_ratio(units, sizes).error
             adjusted = _adjust_for_skewness(units, sizes, error, level, method)
+            if adjusted is not None and bounded:
+                adjusted = _allow_for_unseen_cluster(adjusted, steps, count, error)
         p_value, test = run_sign_flip_test(units, seed=seed)
         test = f"{test}, whole clusters"
     elif binary:
@@ -154,6 +156,18 @@ def _adjust_for_skewness(
     if error == 0:
         return None
     return ratio_interval(tops, bottoms, level=level, limits=(-math.inf, math.inf), method=method)
+
+
+def _allow_for_unseen_cluster(found: Interval, steps: Floats, count: int, error: float) -> Interval:
+    """Extend an interval of few clusters, none of which may show that a model can fail in a whole cluster.
+
+    The standard error is at least the one with an additional cluster whose documents all differ in the same direction. A share of
+    documents as large as the mean absolute difference can be in such clusters.
+    """
+    squares = error**2 * count * (count - 1) + float(np.abs(steps).mean())
+    half = t_quantile((1 + found.level) / 2, count) * math.sqrt(squares / (count * (count + 1)))
+    middle = float(steps.mean())
+    return replace(found, low=min(found.low, middle - half), high=max(found.high, middle + half))
 
 
 def find_detectable_difference(

@@ -202,7 +202,8 @@ def _clustered_share_interval(found: RatioEstimate, documents: int, level: float
         skewness = math.copysign(min(abs(found.skewness), abs(natural)), natural)
         below, above = _compute_sides(replace(found, skewness=skewness), (0.0, 1.0), level)
         low, high = max(0.0, min(low, share - below)), min(1.0, max(high, share + above))
-    return Interval(low=low, high=high, method="clustered", level=level)
+    lowest, highest = _bound_by_share(found, (0.0, 1.0), level)
+    return Interval(low=max(low, lowest), high=min(high, highest), method="clustered", level=level)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,9 +285,26 @@ def ratio_interval(
             level=level,
         )
     below, above = _compute_sides(found, limits, level)
+    lowest, highest = _bound_by_share(found, limits, level)
     return Interval(
-        low=max(low, found.value - below), high=min(high, found.value + above), method=method, level=level
+        low=max(lowest, found.value - below),
+        high=min(highest, found.value + above),
+        method=method,
+        level=level,
     )
+
+
+def _bound_by_share(found: RatioEstimate, limits: Limits, level: float) -> Limits:
+    """Return the Wilson interval of scores that are all at one of two limits and have this mean; the limits if one is infinite.
+
+    Of all scores between two limits, those at the limits vary most, so an interval never needs to be wider than theirs.
+    """
+    low, high = limits
+    if not math.isfinite(high - low):
+        return limits
+    units = min(float(found.units), found.degrees + 1)
+    widest = wilson_interval(units * (found.value - low) / (high - low), units, level=level)
+    return low + (high - low) * widest.low, low + (high - low) * widest.high
 
 
 def _compute_sides(found: RatioEstimate, limits: Limits, level: float) -> tuple[float, float]:
@@ -302,9 +320,10 @@ def _compute_sides(found: RatioEstimate, limits: Limits, level: float) -> tuple[
     skewness = abs(found.skewness)
     if math.isfinite(tail_limit):
         bounded = math.isfinite(other_limit)
-        few = _SKEWNESS_CORRECTION if bounded else _ONE_SIDED_SKEWNESS_CORRECTION / found.units
+        units = found.degrees + 1
+        few = _SKEWNESS_CORRECTION if bounded else _ONE_SIDED_SKEWNESS_CORRECTION / units
         variation = found.plain_error * math.sqrt(found.units) / max(abs(found.value - tail_limit), 1e-300)
-        skewness = min(skewness * (1 + few / found.units), 2 * variation + 8 * variation**3)
+        skewness = min(skewness * (1 + few / units), 2 * variation + 8 * variation**3)
     elif not math.isfinite(other_limit):
         skewness *= 1 + _SKEWNESS_CORRECTION / found.units
     quantile = t_quantile((1 + level) / 2, found.units - 1)

@@ -42,8 +42,12 @@ CORPUS_AGGREGATIONS = BOOTSTRAP_AGGREGATIONS | {
 }
 """Aggregations that have an interval of their own, other than the mean."""
 
-_RESAMPLES = 1000
+_MIN_RESAMPLES = 1000
+_MIN_DRAWS = 40_000
+"""Few documents have wide percentiles, which few resamples reach. They get more resamples, which cost little."""
+
 _LIMITS = {
+    "f1": (0.0, 1.0),
     "matthews_corrcoef": (-1.0, 1.0),
     "bleu": (0.0, 100.0),
     "chrf": (0.0, 100.0),
@@ -178,7 +182,8 @@ def _brier_interval(
 
 
 def _bootstrap(name: str, values: Sequence[Any], clusters: Clusters | None, level: float) -> Interval | None:
-    found = bootstrap_interval(name, values, clusters, resamples=_RESAMPLES, level=level)
+    resamples = max(_MIN_RESAMPLES, _MIN_DRAWS // max(1, len(values)))
+    found = bootstrap_interval(name, values, clusters, resamples=resamples, level=level)
     if found is None:
         return None
     low, high = _LIMITS.get(name, (-math.inf, math.inf))

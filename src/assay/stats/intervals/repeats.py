@@ -181,14 +181,20 @@ class RepeatTable:
     answers: NDArray[np.intp]
     """Equal numbers mean equal answers of a document."""
 
+    judge_samples: Floats | None = None
+    """The scores of the samples of judges: a third axis. None unless every answer has the same number of them, at least 2."""
+
     @classmethod
     def build_tables(cls, repeats: Iterable[RepeatScores]) -> dict[tuple[str, str], RepeatTable]:
         """Return the tables of a task by (pipeline, metric). Documents with another number of repeats than most are dropped."""
         found: dict[tuple[str, str], list[tuple[int, tuple[float, ...], tuple[int, ...]]]] = {}
+        samples: dict[tuple[str, str, int], tuple[tuple[float, ...], ...]] = {}
         for one in repeats:
             for metric, scores in one.scores.items():
                 if len(scores) > 1:
                     found.setdefault((one.pipeline, metric), []).append((one.document, scores, one.answers))
+                if metric in one.judge_samples:
+                    samples[one.pipeline, metric, one.document] = one.judge_samples[metric]
         tables = {}
         for key, rows in found.items():
             ((usual, _),) = Counter(len(scores) for _, scores, _ in rows).most_common(1)
@@ -197,8 +203,17 @@ class RepeatTable:
                 documents=[document for document, _, _ in complete],
                 scores=np.array([scores for _, scores, _ in complete], dtype=np.float64),
                 answers=np.array([answers for _, _, answers in complete], dtype=np.intp),
+                judge_samples=_stack_samples([samples.get((*key, document)) for document, _, _ in complete]),
             )
         return tables
+
+
+def _stack_samples(samples: Sequence[tuple[tuple[float, ...], ...] | None]) -> Floats | None:
+    known = [one for one in samples if one is not None]
+    shapes = {tuple(len(attempt) for attempt in one) for one in known}
+    if not known or len(known) < len(samples) or len(shapes) > 1 or len(set(shapes.pop())) > 1:
+        return None
+    return np.array(known, dtype=np.float64)
 
 
 def compute_repeat_metrics(table: RepeatTable) -> dict[str, Floats]:

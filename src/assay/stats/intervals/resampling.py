@@ -124,24 +124,38 @@ def bootstrap_interval(
     codes, count = encode_clusters(clusters) if clusters is not None else (None, len(values))
     if score is None or count < 2:
         return None
+    (value,) = score(np.arange(len(values), dtype=np.intp)[None, :])
     if codes is None or count == len(values):
         (scores,) = _score_resamples([score], len(values), resamples, seed)
-        return expanded_percentile_interval(scores, count, level=level)
+        return expanded_percentile_interval(scores, count, value=value, level=level)
     (scores,) = _score_cluster_resamples([score], codes, count, resamples, seed)
-    return expanded_percentile_interval(scores, count, level=level, method="bootstrap, clustered")
+    return expanded_percentile_interval(
+        scores, count, value=value, level=level, method="bootstrap, clustered"
+    )
 
 
 def expanded_percentile_interval(
-    replicates: ArrayLike, units: int, *, level: float = 0.95, method: str = "bootstrap"
+    replicates: ArrayLike,
+    units: int,
+    *,
+    value: float | None = None,
+    level: float = 0.95,
+    method: str = "bootstrap",
 ) -> Interval:
     """Return a percentile interval that is wide enough for few units.
 
     A resample of n units has a variance too small by (n - 1) / n, and its percentiles are those of a normal distribution
-    instead of Student's t. Wider percentiles make up for both (Hesterberg, arXiv 1411.5279).
+    instead of Student's t. Wider percentiles make up for both (Hesterberg, arXiv 1411.5279). Few units have few different
+    resamples, which end before these percentiles. With the `value` of the sample, the interval is at least Student's t with the
+    deviation of the resamples; the caller limits it to the range of the metric.
     """
     reach = math.sqrt(units / (units - 1)) * t_quantile((1 + level) / 2, units - 1)
     wider = 1 - 2 * normal_cdf(-reach)
-    return replace(percentile_interval(replicates, level=wider, method=method), level=level)
+    found = replace(percentile_interval(replicates, level=wider, method=method), level=level)
+    if value is None:
+        return found
+    half = reach * float(np.nanstd(np.asarray(replicates, dtype=np.float64), ddof=1))
+    return replace(found, low=min(found.low, value - half), high=max(found.high, value + half))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

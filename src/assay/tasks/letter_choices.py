@@ -61,13 +61,13 @@ class LetterChoiceTask(Task):
 
     def __init__(self, original: Task) -> None:
         _check_supported(original.spec)
-        self._original = original
+        self.original = original
         super().__init__(_letter_spec(original), original.rendering, original.splits)
 
     @cached_property
     def rows(self) -> Split:
         """The rows of the original task: `process_docs` may use random numbers and must run once."""
-        return self._original.rows
+        return self.original.rows
 
 
 def asks_for_letters(task: Task) -> bool:
@@ -93,7 +93,7 @@ def add_letter_metrics(
     changed = {}
     for name, group in groups.items():
         original = [
-            task._original.spec
+            task.original.spec
             for leaf in leaves(name)
             if isinstance(task := tasks.get(leaf), LetterChoiceTask)
         ]

@@ -43,6 +43,8 @@ class FewshotExamples:
             own.sampler, self.pool, self._task.rendering.fewshot_seed, where=spec.place("fewshot_config")
         )
         render_examples = cache_examples(self._render_example)
+        if order := self._task.rendering.fewshot_order:
+            render_examples = reorder_examples(render_examples, order)
         own_split = (own.split or spec.fewshot_split) == spec.test_split
         if spec.dialect.may_draw_fewer_examples:
             count, nothing = self._task.num_fewshot, [Turn("user", "", spec.fewshot_delimiter)]
@@ -204,5 +206,19 @@ def cache_examples(render: Callable[[int], list[Turn]]) -> Callable[[Iterable[in
                     cache[index] = example
             collected += example
         return collected
+
+    return turns
+
+
+def reorder_examples(
+    render: Callable[[Iterable[int]], list[Turn]], order: str
+) -> Callable[[Iterable[int]], list[Turn]]:
+    """Return a function that renders the examples in another order: `reverse`, or `shuffle`, which depends on their positions."""
+
+    def turns(positions: Iterable[int]) -> list[Turn]:
+        listed = list(positions)[::-1]
+        if order == "shuffle":
+            random.Random(str(listed)).shuffle(listed)
+        return render(listed)
 
     return turns

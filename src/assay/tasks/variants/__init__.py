@@ -1,0 +1,1 @@
+"""Prompt variants: `variants:` of a task file and `--vary`."""

@@ -1,0 +1,1 @@
+"""Lockfiles: what a score depends on, in a readable file, and what differs from it now."""

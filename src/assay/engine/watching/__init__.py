@@ -1,0 +1,1 @@
+"""Watches a training run: finds finished checkpoints and evaluates each of them once."""

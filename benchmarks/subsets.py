@@ -1,0 +1,271 @@
+"""Measure `--budget`: how often the interval of a subset contains the score over all documents, and what the subset saves.
+
+Run `python -m benchmarks.subsets` to write `benchmarks/SUBSETS.md` (about two minutes of one core), `--fast` for a short version
+that only checks that everything runs. Each model of a dataset is held out in turn: the design is chosen from the other models,
+and samples of the held-out model are drawn with it. The design may fall back to simple random sampling, as a run does.
+
+The published answers of BFCL are read from `$ASSAY_SHARED/oracle/bfcl` and need the program `zstd`; without them only simulated
+models are measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.stats.intervals.confidence_intervals import wilson_interval
+from assay.stats.subsets.design import SamplingDesign, choose_design, simple_design
+from assay.stats.subsets.estimates import estimate_weighted_mean
+
+__all__ = ["Dataset", "main", "measure_dataset"]
+
+Floats = NDArray[np.float64]
+BUDGETS = (50, 100, 200)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dataset:
+    """Scores of several models on the same documents; only the `tested` ones are held out."""
+
+    name: str
+    scores: Floats
+    names: tuple[str, ...]
+    tested: tuple[int, ...]
+    is_odd: bool = False
+    """Whether the tested models are unlike those of the history, which then contains none of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of the table: a dataset and a budget, over all held-out models."""
+
+    dataset: str
+    documents: int
+    models: int
+    budget: int
+    stratified: int
+    """Held-out models for which the history chose strata instead of simple random sampling."""
+
+    coverage: float
+    worst_coverage: float
+    bias: float
+    """Mean error of the estimates, in standard errors of one estimate."""
+
+    gain: float
+    worst_gain: float
+    forecast: float
+    width_gain: float
+    """The squared ratio of the width of Wilson's interval of a simple random sample to that of this interval."""
+
+    plain_coverage: float
+
+
+def read_bfcl() -> Iterator[Dataset]:
+    """Yield the verdicts on BFCL, all categories together and the larger ones alone."""
+    path = Path(os.environ.get("ASSAY_SHARED", "../shared")) / "oracle" / "bfcl" / "verdicts.jsonl.zst"
+    if not path.is_file() or shutil.which("zstd") is None:
+        return
+    text = subprocess.run(["zstd", "-dc", str(path)], capture_output=True, check=True).stdout
+    rows = [json.loads(line) for line in text.splitlines()]
+    models = sorted({row["model"] for row in rows})
+    documents = sorted({(row["category"], row["id"]) for row in rows})
+    numbers = {document: index for index, document in enumerate(documents)}
+    scores = np.full((len(models), len(documents)), np.nan)
+    for row in rows:
+        scores[models.index(row["model"]), numbers[row["category"], row["id"]]] = float(row["valid"])
+    complete = tuple(index for index in range(len(models)) if not np.isnan(scores[index]).any())
+    yield Dataset(name="BFCL", scores=scores, names=tuple(models), tested=complete)
+    for category in ("simple_python", "parallel_multiple", "irrelevance"):
+        chosen = [index for index, document in enumerate(documents) if document[0] == category]
+        part = scores[:, chosen]
+        whole = tuple(index for index in range(len(models)) if not np.isnan(part[index]).any())
+        yield Dataset(name=f"BFCL {category}", scores=part, names=tuple(models), tested=whole)
+
+
+def simulate_models(
+    name: str,
+    *,
+    models: int,
+    documents: int,
+    seed: int,
+    ability: float = 0.5,
+    odd: str = "",
+    graded: bool = False,
+) -> Dataset:
+    """Simulate models with an item response model of three dimensions; `odd` models answer like none of the others."""
+    draw = np.random.default_rng(seed)
+    difficulty, slope = draw.normal(0, 1.5, documents), np.exp(draw.normal(0, 0.4, documents))
+    skills, loads = draw.normal(0, 0.7, (models, 2)), draw.normal(0, 0.7, (documents, 2))
+    logits = slope * (draw.normal(ability, 1, models)[:, None] - difficulty) + skills @ loads.T
+    tested = tuple(range(models))
+    if odd:
+        tested = tuple(range(6))
+        for model in tested:
+            if odd == "reversed":
+                logits[model] = -logits[model]
+            else:
+                logits[model] = draw.normal(draw.normal(0, 1), 1.5, documents)
+    shares = 1 / (1 + np.exp(-logits))
+    right = (draw.random(shares.shape) < shares).astype(np.float64)
+    scores = draw.beta(4 * shares, 4 * (1 - shares)) if graded else right
+    return Dataset(
+        name=name,
+        scores=scores,
+        names=tuple(f"model {index}" for index in range(models)),
+        tested=tested,
+        is_odd=bool(odd),
+    )
+
+
+def list_datasets() -> Iterator[Dataset]:
+    """Yield all datasets."""
+    yield from read_bfcl()
+    yield simulate_models("simulated, 30 models", models=30, documents=1000, seed=1)
+    yield simulate_models("simulated, 6 models", models=6, documents=800, seed=2)
+    yield simulate_models("simulated, easy task", models=20, documents=500, seed=3, ability=3.5)
+    yield simulate_models("simulated, graded scores", models=20, documents=600, seed=4, graded=True)
+    yield simulate_models("odd models: reversed", models=24, documents=1000, seed=5, odd="reversed")
+    yield simulate_models("odd models: random", models=24, documents=1000, seed=6, odd="random")
+
+
+def measure_dataset(dataset: Dataset, budget: int, samples: int, seed: int = 0) -> Row:
+    """Hold out each model, draw samples and measure coverage, bias and gain."""
+    draw = np.random.default_rng([seed, budget])
+    rows = [_measure_model(dataset, model, budget, samples, draw) for model in dataset.tested]
+    coverage, plain, bias, gains, forecasts, widths, stratified = map(np.array, zip(*rows, strict=True))
+    return Row(
+        dataset=dataset.name,
+        documents=dataset.scores.shape[1],
+        models=len(dataset.tested),
+        budget=budget,
+        stratified=int(stratified.sum()),
+        coverage=float(coverage.mean()),
+        worst_coverage=float(coverage.min()),
+        bias=float(bias.mean()),
+        gain=float(np.median(gains)),
+        worst_gain=float(gains.min()),
+        forecast=float(np.median(forecasts)),
+        width_gain=float(np.median(widths)),
+        plain_coverage=float(plain.mean()),
+    )
+
+
+def _measure_model(
+    dataset: Dataset, model: int, budget: int, samples: int, draw: np.random.Generator
+) -> tuple[float, float, float, float, float, float, bool]:
+    scores = dataset.scores[model]
+    excluded = dataset.tested if dataset.is_odd else (model,)
+    others = [index for index in range(len(dataset.scores)) if index not in excluded]
+    design, forecast = choose_design(
+        dataset.scores[others], budget, [dataset.names[index] for index in others]
+    )
+    truth = float(scores.mean())
+    plain_variance = simple_design(len(scores), budget).compute_variance(scores)
+    variance = design.compute_variance(scores)
+    hits = plain_hits = 0
+    width = plain_width = error = 0.0
+    binary = bool(np.isin(scores, (0, 1)).all())
+    for _ in range(samples):
+        found = _estimate(design, scores, draw)
+        hits += found[1] - 1e-12 <= truth <= found[2] + 1e-12
+        width += found[2] - found[1]
+        error += found[0] - truth
+        chosen = draw.choice(scores, budget, replace=False)
+        if binary:
+            interval = wilson_interval(float(chosen.sum()), budget)
+        else:
+            interval = estimate_weighted_mean(chosen, [0] * budget, [len(scores)], limits=(0, 1)).interval
+        plain_hits += interval.low <= truth <= interval.high
+        plain_width += interval.high - interval.low
+    gain = plain_variance / max(variance, plain_variance * 1e-3) if plain_variance > 0 else 1.0
+    return (
+        hits / samples,
+        plain_hits / samples,
+        error / samples / max(variance, 1e-12) ** 0.5,
+        gain,
+        1.0 if forecast is None else forecast.median,
+        (plain_width / width) ** 2,
+        design.is_stratified,
+    )
+
+
+def _estimate(
+    design: SamplingDesign, scores: Floats, draw: np.random.Generator
+) -> tuple[float, float, float]:
+    chosen = [
+        draw.choice(stratum, count, replace=False)
+        for stratum, count in zip(design.strata, design.counts, strict=True)
+    ]
+    found = estimate_weighted_mean(
+        np.concatenate([scores[one] for one in chosen]),
+        [number for number, one in enumerate(chosen) for _ in one],
+        [len(stratum) for stratum in design.strata],
+        limits=(0.0, 1.0),
+    )
+    return found.value, found.interval.low, found.interval.high
+
+
+def write_table(rows: list[Row], samples: int, seconds: float) -> str:
+    """Return the page with the table."""
+    lines = [
+        "# Subsets chosen from the runs of other models",
+        "",
+        f"Written by `python -m benchmarks.subsets` with {samples} samples per held-out model and budget, in {seconds:.0f} s.",
+        "",
+        "- **strata**: held-out models for which the history chose a stratified sample; the others fall back to simple random sampling.",
+        "- **coverage**: share of the 95 % intervals that contain the score over all documents, mean and worst over the held-out models"
+        f" (the worst of many models with {samples} samples each is below 95 % by chance).",
+        "- **bias**: mean error of the estimate, in standard errors.",
+        "- **gain**: documents that simple random sampling needs for the same variance, divided by the budget; exact, median and worst"
+        " over the held-out models. **forecast**: the median that the plan announces, from the history alone.",
+        "- **width**: the same ratio from the widths of the intervals, against Wilson's interval of a simple random sample, whose"
+        " coverage is in the last column.",
+        "",
+        "| dataset | documents | budget | strata | coverage | worst | bias | gain | worst | forecast | width | plain coverage |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    lines += [
+        f"| {row.dataset} | {row.documents:,} | {row.budget} | {row.stratified} of {row.models} | {row.coverage:.3f} |"
+        f" {row.worst_coverage:.3f} | {row.bias:+.3f} | {row.gain:.2f} | {row.worst_gain:.2f} | {row.forecast:.2f} |"
+        f" {row.width_gain:.2f} | {row.plain_coverage:.3f} |"
+        for row in rows
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Measure all datasets and write the table; exit code 1 if an interval covers less than 95 % of the time."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--fast", action="store_true", help="few samples; print the table instead of writing it"
+    )
+    parser.add_argument("--samples", type=int, default=1000)
+    given = parser.parse_args()
+    samples = 20 if given.fast else given.samples
+    start = time.monotonic()
+    rows = [
+        measure_dataset(dataset, budget, samples)
+        for dataset in list_datasets()
+        for budget in BUDGETS
+        if budget < dataset.scores.shape[1]
+    ]
+    text = write_table(rows, samples, time.monotonic() - start)
+    if given.fast:
+        print(text)
+        return 0
+    (Path(__file__).parent / "SUBSETS.md").write_text(text, encoding="utf-8")
+    return int(any(row.coverage < 0.95 for row in rows))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

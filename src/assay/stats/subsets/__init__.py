@@ -1,0 +1,1 @@
+"""Subsets of documents chosen from the scores of other models: sampling designs, weighted means and their intervals."""

@@ -2,145 +2,133 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from assay.core.errors import DatasetError
 from assay.core.records.messages import Prompt
 from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
-from assay.core.records.responses import LogProbability, Usage
+from assay.core.records.responses import LogProbability, Response, Usage
+from assay.engine.imports.input_files import build_identity
 from assay.engine.results.sample_files import parse_response
-from assay.store.runs.imported_runs import ImportedDocument
-from assay_compat.result_files import HARNESS_KEYS, ResultFiles, open_results
+from assay.store.runs.imported_runs import ImportedDocument, ImportedRun, ImportedTask
+from assay_compat.result_files import HARNESS_KEYS, ResultFiles, open_results, open_results_without_samples
 
-__all__ = ["ResultFilesRun", "open_imported_run"]
+__all__ = ["read_imported_run"]
 
 Value = str | LogProbability | None
 
 
-def open_imported_run(path: Path) -> ResultFilesRun | None:
-    """Open the result files at a path as a run; return None if there are none."""
-    found = open_results(path)
-    return None if found is None else ResultFilesRun(found)
+def read_imported_run(path: Path) -> ImportedRun | None:
+    """Read the result files at a path as a run; return None if there are none.
+
+    A results file without samples beside it has no documents: only its aggregate scores are read. Files of lmms-eval
+    contain no documents and only the first prompt of each.
+    """
+    found = open_results(path) or open_results_without_samples(path)
+    return None if found is None else _build_run(found)
 
 
-class ResultFilesRun:
-    """A run read from result files. Files of lmms-eval contain no documents and only the first prompt of each."""
+def _build_run(files: ResultFiles) -> ImportedRun:
+    results = files.results
+    harness = "lmms-eval" if "lmms_eval_version" in results else "lm-eval"
+    tasks = list(files.tasks) or _list_tasks_without_samples(results)
+    return ImportedRun(
+        program=harness,
+        model=files.model,
+        identity=build_identity(harness, files.model, files.files or {"results": files.place}),
+        tasks={task: _build_task(files, task) for task in tasks},
+        estimates=files.read_estimates(),
+        spec=_build_spec(files, tasks),
+        groups=_build_groups(results, tasks),
+        started=_parse_time(results.get("start_time") or results.get("date")),
+        ended=_parse_time(results.get("end_time") or results.get("date")),
+        seconds=_parse_number(results.get("total_evaluation_time_seconds")),
+        facts={"git_hash": results.get("git_hash")},
+    )
 
-    def __init__(self, files: ResultFiles) -> None:
-        self.files = files
 
-    @property
-    def model(self) -> str:
-        return self.files.model
+def _list_tasks_without_samples(results: Mapping[str, Any]) -> list[str]:
+    groups = {name for name, members in (results.get("group_subtasks") or {}).items() if members}
+    return [task for task in results.get("results", {}) if task not in groups]
 
-    @cached_property
-    def identity(self) -> Mapping[str, str]:
-        """The checksum of the files, so that their responses match no other run."""
-        hasher = hashlib.sha256()
-        for task, file in sorted(self.files.files.items()):
-            hasher.update(task.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
-        return {"imported_from": self.harness, "name": self.model, "files_sha256": hasher.hexdigest()}
 
-    @property
-    def harness(self) -> str:
-        return "lmms-eval" if "lmms_eval_version" in self.files.results else "lm-eval"
+def _read_documents(files: ResultFiles, task: str) -> Iterator[ImportedDocument]:
+    """Yield the documents in index order; the rows of several filters form one document."""
+    for document, rows in files.by_document(task).items():
+        try:
+            yield _build_document(task, document, rows)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, SyntaxError) as error:
+            raise DatasetError(
+                f"document {document} has an unexpected format: {type(error).__name__}: {error}",
+                where=str(files.files[task]),
+            ) from None
 
-    @cached_property
-    def about(self) -> Mapping[str, Any]:
-        results = self.files.results
-        config = results.get("config") or {}
-        groups = self._groups()
-        inside = {member for group in groups.values() for member in group["members"]}
-        return {
-            "spec": self._spec(config),
-            "top": [name for name in (*groups, *self.files.tasks) if name not in inside],
-            "tasks": {task: self._task(task) for task in self.files.tasks},
-            "groups": groups,
-            "started": _parse_time(results.get("start_time") or results.get("date")),
-            "seconds": _parse_number(results.get("total_evaluation_time_seconds")),
-            "ended": _parse_time(results.get("end_time") or results.get("date")) or 0.0,
-            "git_hash": results.get("git_hash"),
+
+def _build_spec(files: ResultFiles, tasks: Sequence[str]) -> dict[str, Any]:
+    results = files.results
+    config = results.get("config") or {}
+    arguments = config.get("model_args")
+    return {
+        "model": str(config.get("model") or files.model),
+        "model_args": arguments if isinstance(arguments, dict) else {},
+        "tasks": list(tasks),
+        "limit": config.get("limit"),
+        "system_instruction": results.get("system_instruction"),
+        "apply_chat_template": bool(results.get("chat_template_sha") or results.get("chat_template")),
+    }
+
+
+def _build_task(files: ResultFiles, task: str) -> ImportedTask:
+    results = files.results
+    config = results.get("configs", {}).get(task, {})
+    has_samples = task in files.files
+    count = results.get("n-samples", {}).get(task, {}).get("original")
+    return ImportedTask(
+        read_documents=partial(_read_documents, files, task) if has_samples else None,
+        alias=results.get("results", {}).get(task, {}).get("alias") or task,
+        output_type=config.get("output_type", ""),
+        version=results.get("versions", {}).get(task, ""),
+        n_shot=results.get("n-shot", {}).get(task),
+        original=count if isinstance(count, int) else None,
+        config=config,
+        higher_is_better=results.get("higher_is_better", {}).get(task) or {},
+    )
+
+
+def _build_groups(results: Mapping[str, Any], tasks: Sequence[str]) -> dict[str, Any]:
+    """Return the groups that have members in these files."""
+    listed = {name: members for name, members in (results.get("group_subtasks") or {}).items() if members}
+    known = {*tasks, *listed}
+    return {
+        name: {
+            "alias": results.get("results", {}).get(name, {}).get("alias") or name,
+            "members": [member for member in members if member in known],
+            "version": str(results.get("versions", {}).get(name, "")),
+            "n_shot": results.get("n-shot", {}).get(name),
+            "higher_is_better": results.get("higher_is_better", {}).get(name, {}),
         }
-
-    def documents(self, task: str) -> Iterator[ImportedDocument]:
-        """Yield the documents in index order; the rows of several filters form one document."""
-        for document, rows in self.files.by_document(task).items():
-            try:
-                yield _build_document(task, document, rows)
-            except (KeyError, TypeError, ValueError, IndexError, AttributeError, SyntaxError) as error:
-                raise DatasetError(
-                    f"document {document} has an unexpected format: {type(error).__name__}: {error}",
-                    where=str(self.files.files[task]),
-                ) from None
-
-    def _spec(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        from dataclasses import asdict
-
-        from assay.core.options.run_spec import RunSpec
-        from assay.core.records.codec import to_plain
-
-        results = self.files.results
-        arguments = config.get("model_args")
-        known = {
-            "model": str(config.get("model") or self.model),
-            "model_args": arguments if isinstance(arguments, dict) else {},
-            "tasks": list(self.files.tasks),
-            "limit": config.get("limit"),
-            "system_instruction": results.get("system_instruction"),
-            "apply_chat_template": bool(results.get("chat_template_sha") or results.get("chat_template")),
-        }
-        plain: dict[str, Any] = to_plain(asdict(RunSpec()))
-        return {**plain, **known}
-
-    def _task(self, task: str) -> dict[str, Any]:
-        results = self.files.results
-        config = results.get("configs", {}).get(task, {})
-        rows = self.files.by_document(task)
-        sheet = self.files.read_score_table(task)
-        return {
-            "alias": results.get("results", {}).get(task, {}).get("alias") or task,
-            "path": "",
-            "output_type": config.get("output_type", ""),
-            "version": results.get("versions", {}).get(task, ""),
-            "n_shot": results.get("n-shot", {}).get(task),
-            "documents": len(rows),
-            "original": results.get("n-samples", {}).get(task, {}).get("original", len(rows)),
-            "digest": "",
-            "metrics": list(dict.fromkeys(metric for _, metric in sheet.columns)),
-            "pipelines": list(dict.fromkeys(pipeline for pipeline, _ in sheet.columns)),
-            "config": config,
-        }
-
-    def _groups(self) -> dict[str, Any]:
-        """Return the groups that have members in these files."""
-        results = self.files.results
-        listed = {name: members for name, members in (results.get("group_subtasks") or {}).items() if members}
-        known = {*self.files.tasks, *listed}
-        return {
-            name: {
-                "alias": results.get("results", {}).get(name, {}).get("alias") or name,
-                "members": [member for member in members if member in known],
-                "version": str(results.get("versions", {}).get(name, "")),
-                "n_shot": results.get("n-shot", {}).get(name),
-                "higher_is_better": results.get("higher_is_better", {}).get(name, {}),
-            }
-            for name, members in listed.items()
-            if any(member in known for member in members)
-        }
+        for name, members in listed.items()
+        if any(member in known for member in members)
+    }
 
 
 def _build_document(task: str, document: int, rows: Sequence[Mapping[str, Any]]) -> ImportedDocument:
     first = rows[0]
     requests = list(_read_requests(task, document, first))
     counts = first.get("token_counts") or []
-    tokens = [
-        _parse_usage(counts[request.index] if request.index < len(counts) else None)
-        for request, _ in requests
+    outcomes = [
+        None
+        if value is None
+        else Response(
+            request_id=request.id,
+            value=value,
+            usage=_parse_usage(counts[request.index] if request.index < len(counts) else None),
+        )
+        for request, value in requests
     ]
     scores = {}
     for row in rows:
@@ -152,8 +140,7 @@ def _build_document(task: str, document: int, rows: Sequence[Mapping[str, Any]])
         fields=first["doc"] if isinstance(first.get("doc"), dict) else {},
         target=first.get("target", ""),
         requests=[request for request, _ in requests],
-        values=[value for _, value in requests],
-        usages=tokens,
+        outcomes=outcomes,
         answers={row["filter"]: row.get("filtered_resps") for row in rows},
         scores=scores,
     )

@@ -18,13 +18,14 @@ from assay_compat.import_finders import HarnessFinder, ThirdPartyFinder, patch_e
 
 __all__ = [
     "find_model",
+    "has_results",
     "install",
     "loading",
     "missing_judge",
     "module_name",
-    "open_imported_run",
     "open_results",
     "open_task",
+    "read_imported_run",
 ]
 
 _SHIMS = Path(__file__).parent / "shims"
@@ -88,11 +89,18 @@ def open_results(path: Path) -> ScoreTableSource | None:
     return open_result_files(path)
 
 
-def open_imported_run(path: Path) -> ImportedRun | None:
-    """Open result files as a run that Assay can store; return None if there are none."""
-    from assay_compat.imported_run import open_imported_run as open_run
+def has_results(path: Path) -> bool:
+    """Whether a path has result files of lm-eval or lmms-eval."""
+    from assay_compat.result_files import has_results as has_result_files
 
-    return open_run(path)
+    return has_result_files(path)
+
+
+def read_imported_run(path: Path) -> ImportedRun | None:
+    """Read result files as a run that Assay can store; return None if there are none."""
+    from assay_compat.imported_run import read_imported_run as read_run
+
+    return read_run(path)
 
 
 def find_model(name: str) -> Callable[..., Model] | None:

@@ -19,10 +19,13 @@ from assay.core.records.verdicts import Estimate
 from assay.store.documents.run_score_tables import describe_model
 from assay.store.documents.score_tables import DigestKind, DocumentExcerpt, ScoreColumn, ScoreTable
 
-__all__ = ["HARNESS_KEYS", "ResultFiles", "open_results"]
+__all__ = ["HARNESS_KEYS", "ResultFiles", "has_results", "open_results", "open_results_without_samples"]
 
 _LM_EVAL = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d+)\.jsonl$")
 _LMMS_EVAL = re.compile(r"(?P<date>\d{8}_\d{6})_samples_(?P<task>.+)\.jsonl$")
+_MAX_RESULTS_BYTES = 256 << 20
+"""Larger JSON files are no results files: those contain one number per metric, and the settings of the tasks."""
+
 HARNESS_KEYS = {
     "doc_id", "doc", "target", "arguments", "input", "resps", "filtered_resps", "filter", "metrics", "doc_hash",
     "prompt_hash", "target_hash", "token_counts", "input_media", "prompt", "schema_version",
@@ -49,6 +52,60 @@ def open_results(path: Path) -> ResultFiles | None:
     return ResultFiles(newest, path) if newest else None
 
 
+def open_results_without_samples(path: Path) -> ResultFiles | None:
+    """Open a results file that has no samples beside it, or the newest one in a folder; return None if there is none.
+
+    Raises:
+        UnknownName: The folder contains results of several models.
+    """
+    found = list(_find_results_files(path))
+    if not found:
+        return None
+    _check_one_model(path, found)
+    return ResultFiles({}, found[-1])
+
+
+def has_results(path: Path) -> bool:
+    """Whether a path is a samples file, a results file, or a folder with such files. Reads little of them."""
+    if path.is_file() and path.suffix == ".jsonl":
+        return bool(_LM_EVAL.search(path.name) or _LMMS_EVAL.search(path.name)) or _starts_with_sample(path)
+    if path.is_dir() and next(_find_samples(path), None) is not None:
+        return True
+    return next(_find_results_files(path), None) is not None
+
+
+def _starts_with_sample(path: Path) -> bool:
+    """Whether the first line of a file looks like a sample; the line is not read whole, because it may contain images."""
+    with path.open("rb") as opened:
+        start = opened.read(1 << 16).lstrip()
+    return start.startswith(b"{") and b'"doc_id"' in start and b'resps"' in start
+
+
+def _find_results_files(path: Path) -> Iterator[Path]:
+    """Yield the results files at a path, oldest first."""
+    if path.is_file():
+        files = [path] if path.suffix == ".json" else []
+    else:
+        depths = ("", "*/", "*/*/") if path.is_dir() else ()
+        files = [file for depth in depths for file in path.glob(f"{depth}*results*.json")]
+    for file in sorted(files, key=lambda file: (_parse_date(file.name) or "", file.name)):
+        if file.stat().st_size <= _MAX_RESULTS_BYTES and _is_results_file(file):
+            yield file
+
+
+def _is_results_file(file: Path) -> bool:
+    try:
+        loaded = _read_json(file)
+    except (DatasetError, OSError, RecursionError):
+        return False
+    return (
+        isinstance(loaded, dict)
+        and isinstance(loaded.get("results"), dict)
+        and isinstance(loaded.get("configs"), dict)
+        and ("n-shot" in loaded or "versions" in loaded)
+    )
+
+
 def _check_one_model(place: Path, files: Sequence[Path]) -> None:
     """Raise an error if the files are results of several models."""
     found: dict[str, Path] = {}
@@ -67,7 +124,9 @@ class ResultFiles:
     """The result files of one model, as a source of per-document scores."""
 
     def __init__(self, files: Mapping[str, Path], place: Path) -> None:
+        """Describe the samples files of each task. Without any, `place` is a results file."""
         self.files = dict(files)
+        self.place = place
         self.name = place.name
 
     @property
@@ -82,6 +141,9 @@ class ResultFiles:
     @cached_property
     def results(self) -> dict[str, Any]:
         """The results file of the first task that has one."""
+        if not self.files:
+            loaded = _read_json(self.place)
+            return loaded if isinstance(loaded, dict) else {}
         return next((found for task in self.files if (found := self._read_results(task))), {})
 
     def _read_results(self, task: str) -> dict[str, Any]:
@@ -139,6 +201,8 @@ class ResultFiles:
     def read_estimates(self) -> list[Estimate]:
         """Return the estimates of the results files."""
         whole: dict[str, tuple[Mapping[str, Any], dict[str, Any]]] = {}
+        if not self.files:
+            whole = {task: (entries, self.results) for task, entries in self.results["results"].items()}
         for name in self.files:
             results = self._read_results(name)
             for task, entries in results.get("results", {}).items():
@@ -282,21 +346,27 @@ def _read_results_beside(file: Path) -> dict[str, Any]:
 def _read_samples(file: Path, _: int) -> dict[int, list[dict[str, Any]]]:
     """Read the rows of a file by document, each with the name of its filter pipeline."""
     documents: dict[int, list[dict[str, Any]]] = {}
-    for number, line in enumerate(file.read_bytes().splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-            listed = documents.setdefault(row["doc_id"], [])
-        except (ValueError, KeyError, TypeError):
-            raise DatasetError(
-                "the line is not a sample of lm-eval or lmms-eval",
-                where=f"{file}:{number}",
-                hint="each line must be a JSON object with `doc_id`",
-            ) from None
-        row.setdefault("filter", "none" if not listed else f"filter {len(listed) + 1}")
-        listed.append(row)
-    return dict(sorted(documents.items()))
+    with file.open("rb") as opened:
+        for number, line in enumerate(opened, 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+                listed = documents.setdefault(row["doc_id"], [])
+            except (ValueError, KeyError, TypeError, RecursionError):
+                raise DatasetError(
+                    "the line is not a sample of lm-eval or lmms-eval",
+                    where=f"{file}:{number}",
+                    hint="each line must be a JSON object with `doc_id`",
+                ) from None
+            row["filter"] = str(row.get("filter", "none" if not listed else f"filter {len(listed) + 1}"))
+            listed.append(row)
+    return dict(sorted(documents.items(), key=_sort_document_number))
+
+
+def _sort_document_number(item: tuple[Any, Any]) -> tuple[bool, Any]:
+    """Sort numbers first; other values are no numbers of documents, which the import says."""
+    return (False, item[0]) if isinstance(item[0], (int, float)) else (True, str(item[0]))
 
 
 def _find_samples(folder: Path) -> Iterator[tuple[str, Path]]:

@@ -12,10 +12,16 @@ from tests.making import write_choices, write_task, write_texts
 
 import assay
 from assay.core.errors import DatasetError, UnknownName
-from assay.engine.results.import_results import import_results
+from assay.engine.imports.formats import RESULT_FORMATS
+from assay.engine.imports.importer import import_results as import_all
 from assay.viewer.exports.lmms_eval import write_lmms_eval
 
 DATE = "2026-01-02T03-04-05.678901"
+
+
+def import_results(path: str | Path) -> tuple[Path, bool]:
+    (stored,) = import_all(path)
+    return stored.folder, stored.new
 
 
 @pytest.fixture
@@ -120,7 +126,7 @@ def test_failed_import_leaves_no_files(exported: Path) -> None:
 
 @pytest.mark.parametrize("place", ["nowhere", "."])
 def test_path_without_results_is_an_error(workspace: Path, place: str) -> None:
-    with pytest.raises(UnknownName, match=r"contains no results|does not exist"):
+    with pytest.raises(UnknownName, match=r"contains no results that Assay can read|does not exist"):
         import_results(place)
 
 
@@ -138,3 +144,124 @@ def test_the_command_shows_what_it_imported(exported: Path, assay_command: Assay
     assert called.code == 0 and "imported: theirs/dummy" in called.out and "exact_match" in called.out
     rows = json.loads(assay_command("import", str(exported), "-o", "mine", "--json").out)
     assert [row["new"] for row in rows] == [False]
+
+
+@pytest.fixture
+def aggregates(exported: Path) -> Path:
+    """The run of a results file without samples."""
+    alone = Path("alone")
+    alone.mkdir()
+    file = next(exported.glob("results_*.json"))
+    (alone / file.name).write_bytes(file.read_bytes())
+    return import_results(alone)[0]
+
+
+def test_results_without_samples_are_imported_without_documents(aggregates: Path, exported: Path) -> None:
+    run, whole = assay.open_run(aggregates), assay.open_run(import_results(exported)[0])
+    assert run.tasks_without_documents == ["sums", "choices", "texts"] == [*run.tasks]
+    assert run.results == whole.results and all(one.scored for one in run.estimates)
+    assert not list(run.records("sums"))
+    run.close()
+    whole.close()
+
+
+def test_commands_say_that_there_are_no_documents(
+    aggregates: Path, exported: Path, assay_command: Assay
+) -> None:
+    assert "imported from lm-eval; the files contain aggregate scores only, no documents" in " ".join(
+        assay_command("import", "alone").out.split()
+    )
+    assert "the files contain aggregate scores only" in assay_command("show", str(aggregates)).err
+    for command in ("compare", "explain"):
+        called = assay_command(command, str(aggregates), str(exported))
+        assert called.code == 2 and "aggregate scores only, no documents" in " ".join(called.err.split())
+    assert "exact_match" in assay_command("table", str(aggregates), str(exported)).out
+    assert assay_command("export", str(aggregates), "--format", "lm-eval", "-o", "back").code == 0
+    assert [file.name.partition("_")[0] for file in Path("back").rglob("*.json*")] == ["results"]
+
+
+def test_documents_with_equal_prompts_keep_their_responses(exported: Path) -> None:
+    file = next(exported.glob("samples_sums*"))
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    for row in rows:
+        row["arguments"] = rows[0]["arguments"]
+        row["resps"] = [[f"first {row['doc_id']}", f"second {row['doc_id']}"]]
+    file.write_text("\n".join(map(json.dumps, rows)))
+    run = assay.open_run(import_results(file)[0])
+    responses = [[one["response"] for one in record["requests"]] for record in run.records("sums")]
+    run.close()
+    assert responses == [[f"first {number}", f"second {number}"] for number in range(6)]
+
+
+HELM = Path(__file__).parents[1] / "engine" / "imports" / "files" / "helm"
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["show", str(HELM), "-n", "1"], "Is 70 even or odd?"),
+        (["table", str(HELM)], "exact_match"),
+        (["compare", str(HELM), str(HELM)], "no difference between"),
+        (["explain", str(HELM), str(HELM)], "exact_match"),
+        (["export", str(HELM), "--format", "lm-eval", "-o", "back"], ""),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_commands_take_results_of_other_programs(
+    workspace: Path, assay_command: Assay, command: list[str], said: str
+) -> None:
+    called = assay_command(*command)
+    assert called.code == 0, called.err
+    assert said in called.out
+    assert not Path("assay-runs").exists()
+
+
+def test_formats_are_listed_and_can_be_forced(workspace: Path, assay_command: Assay) -> None:
+    names = [row["format"] for row in json.loads(assay_command("import", "--list_formats", "--json").out)]
+    assert names == list(RESULT_FORMATS)
+    assert all(f"{name}: " in assay_command("import", "--list_formats").out for name in names)
+    rows = json.loads(assay_command("import", str(HELM), "--format", "helm", "--json").out)
+    assert [(row["format"], row["new"]) for row in rows] == [("helm", True)]
+    forced = assay_command("import", str(HELM), "--format", "lm-eval")
+    assert forced.code == 2 and "no samples of lm-eval" in forced.err
+    assert assay_command("import").code == 2
+
+
+def test_values_that_cannot_be_stored_are_an_error_that_names_the_path(exported: Path) -> None:
+    for file in exported.rglob("*_*.json*"):
+        file.write_text(file.read_text().replace('"acc', '"a\\ud800cc'))
+    with pytest.raises(DatasetError, match="unexpected format: UnicodeEncodeError") as caught:
+        import_all(exported)
+    assert caught.value.where == str(exported) and not list(Path("assay-runs").glob("*"))
+
+
+RECORDED = HELM.parents[1] / "recorded"
+
+
+def test_readable_files_beside_damaged_ones_are_imported(workspace: Path, assay_command: Assay) -> None:
+    logs = Path("logs")
+    logs.mkdir()
+    content = (RECORDED / "letters.json").read_text()
+    (logs / "a.json").write_text(content[: len(content) // 2])
+    (logs / "b.json").write_text(content)
+    (logs / "c.eval").write_bytes(b"PK damaged")
+    called = assay_command("import", "missing", "logs", "--json")
+    assert called.code == 2
+    assert [(row["from"], row["new"]) for row in json.loads(called.out)] == [("logs", True)]
+    for said in ("`missing` does not exist", "logs/a.json", "logs/c.eval", "3 imports failed"):
+        assert said in called.err
+    again = assay_command("import", "logs", "missing")
+    assert (
+        again.code == 2 and "already imported: logs" in again.out and "`missing` does not exist" in again.err
+    )
+    with pytest.raises(DatasetError, match="not valid JSON"):
+        import_all(logs)
+
+
+def test_a_damaged_record_does_not_prevent_the_import_of_others(exported: Path, assay_command: Assay) -> None:
+    folder, _ = import_results(exported)
+    assert assay_command("export", str(folder), "--format", "every-eval-ever", "-o", "records").code == 0
+    record = next(file for file in sorted(Path("records").rglob("*.json")))
+    record.with_name("0.json").write_text(record.read_text()[:-20])
+    called = assay_command("import", "records", "-o", "mine", "--json")
+    assert called.code == 2 and len(json.loads(called.out)) == 1 and "0.json" in called.err

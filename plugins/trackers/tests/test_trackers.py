@@ -64,3 +64,38 @@ def test_a_missing_package_is_named(name: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("assay.viewer.sinks.tracker_metrics.import_module", missing)
     with pytest.raises(MissingPackage, match="the sink needs the package"):
         open_sinks([name])
+
+
+@pytest.mark.services
+def test_mlflow_stores_a_finished_run_with_its_samples(
+    sums: str, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mlflow
+
+    from assay.viewer.exports import export
+
+    run = assay.run(model=make_model(), tasks=[sums])
+    files = export(run, "mlflow", [], workspace / "mlruns")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    client = mlflow.tracking.MlflowClient((workspace / "mlruns").as_uri())
+    (stored,) = client.search_runs([client.get_experiment_by_name("assay").experiment_id])
+    assert (stored.info.run_name, stored.info.status) == (run.id, "FINISHED")
+    assert stored.data.metrics["sums/exact_match"] == 1.0
+    names = [one.path for one in client.list_artifacts(stored.info.run_id, "lm_eval/scripted")]
+    assert len(names) == 2 and "samples_sums_" in names[1] and "results_" in names[0]
+    assert any(file.name.startswith("samples_sums_") for file in files)
+    run.close()
+
+
+@pytest.mark.services
+def test_wandb_stores_a_finished_run_with_its_samples(sums: str, workspace: Path) -> None:
+    from assay.viewer.exports import export
+
+    run = assay.run(model=make_model(), tasks=[sums])
+    files = export(run, "wandb", [], workspace / "offline")
+    (log,) = (file for file in files if file.suffix == ".wandb")
+    content = log.read_bytes()
+    assert b"sums/exact_match" in content and f"assay-{run.id}".encode() in content
+    staged = [file for file in files if file.parent.name == "staging"]
+    assert any(b'"filtered_resps"' in file.read_bytes() for file in staged), "the samples are with the run"
+    run.close()

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from assay.cli.arguments import find_run_folder, in_option
+from assay.cli.arguments import find_run_or_results, in_option
 from assay.core.terminal_text import escape_control_characters
 
 __all__ = ["command"]
@@ -16,17 +16,24 @@ __all__ = ["command"]
 _HELP = """Export a run in the format of another program.
 
 RUN is a run id, the start of one, a path, or `latest`. Text formats are written to standard output unless `--output`
-names a file.
+names a file. The guide `interchange` lists what each format leaves out.
 
 \b
 FORMAT is one of:
-  jsonl       all data of each document, one line per document
-  csv         one row per document and filter, one column per metric
-  parquet     the same rows as a Parquet file (needs pyarrow)
-  junit       one test case per document, or per --threshold, for CI
-  html-table  the result table as an HTML page
-  lm-eval     results and samples files of lm-evaluation-harness
-  lmms-eval   results and samples files of lmms-eval
+  jsonl            all data of each document, one line per document
+  csv              one row per document and filter, one column per metric
+  parquet          the same rows as a Parquet file (needs pyarrow)
+  junit            one test case per document, or per --threshold, for CI
+  html-table       the result table as an HTML page
+  lm-eval          results and samples files of lm-evaluation-harness
+  lmms-eval        results and samples files of lmms-eval
+  inspect          logs of inspect_ai (.eval), one per task
+  inspect-json     the same logs as JSON
+  every-eval-ever  records of Every Eval Ever, with instances
+  hf-eval-results  .eval_results of a model repository on the Hub
+  model-index      model-index of a model card; -o README.md updates it
+  mlflow           a folder of MLflow (needs the plugin trackers)
+  wandb            an offline run of Weights & Biases (same plugin)
 
 \b
 Examples:
@@ -34,6 +41,8 @@ Examples:
   assay export latest --format jsonl --tasks gsm8k > gsm8k.jsonl
   assay export latest --format junit --threshold gsm8k:exact_match=0.8 -o report.xml
   assay export latest --format lm-eval -o results
+  assay export latest --format inspect -o logs && inspect view --log-dir logs
+  assay export latest --format model-index -o README.md
 """
 
 
@@ -76,7 +85,7 @@ def command(
     parsed_thresholds = [parse_threshold(text) for text in thresholds]
     if parsed_thresholds and format_name != "junit":
         raise InvalidOption("`--threshold` requires `--format junit`", where="--threshold")
-    asked = Run(find_run_folder(run, folders))
+    asked = Run(find_run_or_results(run, folders))
     opened = asked.scored(scoring)
     if opened is not asked and scoring is None:
         click.echo(

@@ -50,3 +50,13 @@ def export_text(run: Any, name: str, tasks: list[str] | None = None) -> str:
     stream = io.StringIO(newline="")
     export(run, name, tasks or [], None, stream)
     return stream.getvalue()
+
+
+@pytest.fixture(scope="session")
+def rich_run(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A run with one task of each kind."""
+    from tests.viewer.exports.rich_run import make_rich_run
+
+    run = make_rich_run(tmp_path_factory.mktemp("rich"))
+    yield run
+    run.close()

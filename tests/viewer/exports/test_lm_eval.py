@@ -153,6 +153,18 @@ def test_choice_rows_have_every_choice(workspace: Path) -> None:
     assert row["acc"] == 0.0
 
 
+def test_the_hash_of_a_document_is_that_after_its_prompt(workspace: Path) -> None:
+    """As in lm-eval, where helpers that sort a list of the document change what is hashed (`webqs`)."""
+    helpers = "def choices(doc):\n    doc['choices'].sort(reverse=True)\n    return doc['choices']\n"
+    path = write_choices(workspace, helpers=helpers, doc_to_choice=Function("utils.choices"))
+    row = next(iterate_samples(run(path), "choices"))
+    document = {"question": "Is 0 even?", "choices": ["no", "yes"], "answer": 1}
+    assert row["doc"] == document, "the document itself stays as it was"
+    changed = {**document, "choices": ["yes", "no"]}
+    assert row["doc_hash"] == sha(json.dumps(changed, indent=2, ensure_ascii=False))
+    assert "prompt_doc" not in row
+
+
 def test_text_rows_have_one_argument(workspace: Path) -> None:
     row = next(iterate_samples(run(write_texts(workspace)), "texts"))
     assert row["arguments"] == {"gen_args_0": {"arg_0": "Once there were 0 frogs."}}

@@ -1,4 +1,4 @@
-"""The sink `mlflow`: parameters, progress, final scores, and the results as an artifact."""
+"""The sink `mlflow`: parameters, progress, final scores, and results and samples as artifacts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from assay.core.options.parsing import parse_bool
 from assay.viewer.sinks.tracker_metrics import build_final_metrics, build_progress_metrics, import_package
+from assay_plugin_trackers.result_files import write_result_files
 
 __all__ = ["MlflowSink"]
 
@@ -15,11 +17,22 @@ _MAX_PARAMETER_CHARACTERS = 500
 
 
 class MlflowSink:
-    """Log parameters, progress and results to MLflow: `--sink mlflow,experiment=evals,tracking_uri=http://…`."""
+    """Log parameters, progress and results to MLflow: `--sink mlflow,experiment=evals,tracking_uri=http://…`.
 
-    def __init__(self, *, experiment: str = "assay", tracking_uri: str = "", run_name: str = "") -> None:
+    `samples=true` also logs the results and samples files of lm-eval.
+    """
+
+    def __init__(
+        self,
+        *,
+        experiment: str = "assay",
+        tracking_uri: str = "",
+        run_name: str = "",
+        samples: bool | str = False,
+    ) -> None:
         self._tracking = import_package("mlflow.tracking", "mlflow")
         self._experiment, self._uri, self._name = experiment, tracking_uri or None, run_name
+        self._samples = parse_bool(samples) if isinstance(samples, str) else samples
         self._client: Any = None
         self._id = ""
 
@@ -33,6 +46,9 @@ class MlflowSink:
             self._client.log_text(
                 self._id, json.dumps(facts["results"], indent=2, default=str), "results.json"
             )
+            if self._samples and facts["state"] == "finished":
+                with write_result_files(facts["folder"]) as folder:
+                    self._client.log_artifacts(self._id, str(folder), "lm_eval")
             state = {"finished": "FINISHED", "stopped": "KILLED"}.get(facts["state"], "FAILED")
             self._client.set_terminated(self._id, state)
 

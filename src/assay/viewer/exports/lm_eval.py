@@ -17,8 +17,16 @@ from typing import Any
 
 from assay.core.errors import OutputError
 from assay.core.records.codec import to_plain
+from assay.core.records.subsets import DocumentSubset
+from assay.core.secrets import redact_fields
 from assay.store.runs.run import Run
-from assay.viewer.results.notes import format_letter_notes, format_server_notes, format_truncation_notes
+from assay.viewer.results.notes import (
+    format_letter_notes,
+    format_server_notes,
+    format_subset_notes,
+    format_truncation_notes,
+    read_subsets,
+)
 
 __all__ = ["build_results", "iterate_samples", "write_lm_eval", "write_lm_eval_once"]
 
@@ -50,7 +58,10 @@ def write_lm_eval(
         folder.mkdir(parents=True, exist_ok=True)
         hashes, written = {}, []
         if samples:
+            without = run.tasks_without_documents
             for task in run.tasks if tasks is None else tasks:
+                if task in without:
+                    continue
                 file = folder / f"samples_{_shorten_name(task.replace('/', '__'))}_{date}.jsonl"
                 hashes[task] = _write_samples(run, task, file)
                 written.append(file)
@@ -140,13 +151,15 @@ def build_results(run: Run, *, task_hashes: Mapping[str, str] | None = None) -> 
             }
             for task, facts_ in run.tasks.items()
         },
+        **({"subset": subset} if (subset := _build_subsets(run)) else {}),
         **({"notes": notes} if (notes := _collect_notes(run)) else {}),
         **({"agents": agents} if (agents := facts.get("agents")) else {}),
         **({"repeats": repeats} if (repeats := facts.get("repeats")) else {}),
+        **({"variants": variants} if (variants := facts.get("variants")) else {}),
         **({"usage": usage} if (usage := run.usage) else {}),
         "config": {
             "model": spec.get("model"),
-            "model_args": spec.get("model_args"),
+            "model_args": redact_fields(spec.get("model_args")),
             "model_num_parameters": facts.get("identity", {}).get("parameters"),
             "model_dtype": facts.get("identity", {}).get("dtype"),
             "model_revision": facts.get("identity", {}).get("revision", ""),
@@ -160,6 +173,7 @@ def build_results(run: Run, *, task_hashes: Mapping[str, str] | None = None) -> 
             "gen_kwargs": spec.get("gen_kwargs"),
             **dict(zip(("random_seed", "numpy_seed", "torch_seed", "fewshot_seed"), seeds, strict=True)),
         },
+        **({"lock": lock} if (lock := facts.get("lock")) else {}),
         "git_hash": facts.get("git_hash"),
         "date": facts.get("started"),
         "pretty_env_info": f"Python {facts.get('python_version')} on {facts.get('platform')}",
@@ -226,7 +240,20 @@ def _build_truncation(run: Run, task: str) -> dict[str, Any]:
 
 
 def _collect_notes(run: Run) -> list[str]:
-    return [*format_letter_notes(run), *format_server_notes(run), *format_truncation_notes(run)]
+    return [
+        *format_subset_notes(run),
+        *format_letter_notes(run),
+        *format_server_notes(run),
+        *format_truncation_notes(run),
+    ]
+
+
+def _build_subsets(run: Run) -> dict[str, Any]:
+    """Return the weighted subsets: strata with the documents drawn, and the weight of each document."""
+    return {
+        task: {**content, "weights": DocumentSubset.from_json(content, where=task).weights}
+        for task, content in read_subsets(run).items()
+    }
 
 
 def _find_directions(run: Run, name: str) -> dict[str, Any]:
@@ -265,7 +292,9 @@ def iterate_samples(run: Run, task: str) -> Iterator[dict[str, Any]]:
             "filtered_resps": _to_text(row["filtered_resps"]),
             "filter": row["filter"],
             "metrics": row["metrics"],
-            "doc_hash": _compute_sha256(json.dumps(row["doc"], indent=2, ensure_ascii=False)),
+            "doc_hash": _compute_sha256(
+                json.dumps(row.get("prompt_doc", row["doc"]), indent=2, ensure_ascii=False)
+            ),
             "prompt_hash": _compute_sha256(prompt),
             "target_hash": _compute_sha256(target),
             **scores,

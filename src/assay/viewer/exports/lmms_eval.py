@@ -34,7 +34,10 @@ def write_lmms_eval(run: Run, tasks: Sequence[str], folder: Path) -> list[Path]:
     place = folder / _find_folder_name(run)
     place.mkdir(parents=True, exist_ok=True)
     hashes, written = {}, []
+    without = run.tasks_without_documents
     for task in tasks:
+        if task in without:
+            continue
         file = place / f"{date}_samples_{task.replace('/', '__')}.jsonl"
         written.append(file)
         with file.open("w", encoding="utf-8") as stream:

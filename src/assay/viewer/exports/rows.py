@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 from assay.core.errors import MissingPackage
 from assay.core.records.codec import to_plain
+from assay.core.records.subsets import DocumentSubset
 from assay.store.runs.labels import Label, group_labels, read_run_labels
 from assay.store.runs.run import Run
 
@@ -40,6 +41,9 @@ _COLUMNS = (
     "fields",
 )
 _LABEL_COLUMNS = ("label", "notes")
+_WEIGHT_COLUMN = "weight"
+"""The number of documents that a document of a weighted subset stands for."""
+
 _BATCH_SIZE = 1000
 _FORMULA = re.compile(r"^[=+\-@\t\r]")
 _NUMBER = re.compile(r"^[+-]?\d[\d.,]*%?$")
@@ -49,7 +53,10 @@ def write_jsonl(run: Run, tasks: Sequence[str], stream: TextIO) -> None:
     """Write a line per document: requests, responses, answers, verdicts, outcome, and labels if there are any."""
     labels = group_labels(read_run_labels(run.folder))
     for task in tasks:
+        weights = read_weights(run, task)
         for record in run.records(task):
+            if weights is not None:
+                record[_WEIGHT_COLUMN] = weights.get(record["document"])
             if known := labels.get((task, record["document"])):
                 record["labels"] = [label.as_json() for label in known]
             stream.write(dump_json(to_plain(record)) + "\n")
@@ -98,12 +105,15 @@ def iterate_table_rows(
     """
     metrics = list_metrics(run, tasks)
     labels = group_labels(read_run_labels(run.folder))
-    taken = (*_COLUMNS, *(_LABEL_COLUMNS if labels else ()))
+    own = _list_own_columns(run)
+    taken = (*own, *(_LABEL_COLUMNS if labels else ()))
     for task in tasks:
+        weights = read_weights(run, task) or {}
         for record in run.records(task, None if documents is None else documents.get(task, ())):
             first = record["requests"][0] if record["requests"] else {}
             head = {
                 "task": task,
+                "variant": record.get("variant", ""),
                 "document": record["document"],
                 "outcome": record["outcome"],
                 "why": record["why"],
@@ -132,7 +142,8 @@ def iterate_table_rows(
                     "answer": _format_cell(values[0] if len(values) == 1 else values),
                 }
                 yield {
-                    **{column: row[column] for column in _COLUMNS},
+                    **{column: row[column] for column in own if column != _WEIGHT_COLUMN},
+                    **({_WEIGHT_COLUMN: weights.get(record["document"])} if _WEIGHT_COLUMN in own else {}),
                     **(_describe_labels(labels.get((task, record["document"]), [])) if labels else {}),
                     **{metric: _to_float(scores.get(metric)) for metric in metrics if metric not in taken},
                 }
@@ -150,8 +161,22 @@ def _describe_labels(labels: Sequence[Label]) -> dict[str, Any]:
 def _list_columns(run: Run, tasks: Sequence[str]) -> list[str]:
     """Return the names of all columns of a table; those of labels only if the run has any."""
     labels = _LABEL_COLUMNS if read_run_labels(run.folder) else ()
-    own = (*_COLUMNS, *labels)
+    own = (*_list_own_columns(run), *labels)
     return [*own, *(name for name in list_metrics(run, tasks) if name not in own)]
+
+
+def _list_own_columns(run: Run) -> tuple[str, ...]:
+    """Return the columns of documents: the prompt variant only if the run has several, the weight only if it has weights."""
+    has_variants = any("variant" in facts for facts in run.tasks.values())
+    has_weights = any(read_weights(run, task) is not None for task in run.tasks)
+    variant = ("variant",) if has_variants else ()
+    return (_COLUMNS[0], *variant, *_COLUMNS[1:], *((_WEIGHT_COLUMN,) if has_weights else ()))
+
+
+def read_weights(run: Run, task: str) -> dict[int, float] | None:
+    """Return the weights of the documents of a task; None if all documents were asked."""
+    subsets = run.facts.get("spec", {}).get("subset") or {}
+    return DocumentSubset.from_json(subsets[task], where=task).weights if task in subsets else None
 
 
 def _join_responses(requests: list[dict[str, Any]]) -> Any:

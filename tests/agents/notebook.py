@@ -111,6 +111,9 @@ class Killed(BaseException):
 class DirectServices:
     """Runs tools at once."""
 
+    def add_pins(self, context: EnvironmentContext, pins: Mapping[str, Any]) -> None:
+        """Pin nothing: there is one document."""
+
     def run_code(self, function: Callable[[], T], limit_s: float | None) -> T:
         return function()
 

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engine.running.test_external_agents import TOOL_AGENT
 
-from assay.agents.bridge_server import BridgeServer
-from assay.agents.external_agent import AgentProgram
+from assay.agents.external.bridge_server import BridgeServer
+from assay.agents.external.external_agent import AgentProgram
 from assay.agents.sandbox_environment import SandboxEnvironment
+from assay.agents.tools import CheckReport
 from assay.core.errors import TaskError, UnsupportedRequest
 from assay.core.ports import Ability
 from assay.core.records.programs import SandboxError
@@ -192,7 +194,7 @@ def test_a_document_whose_sandbox_fails_does_not_stop_the_others(
     ]
     run_checks = SandboxEnvironment.checks
 
-    def fail_once(environment: SandboxEnvironment) -> Mapping[str, float]:
+    def fail_once(environment: SandboxEnvironment) -> Mapping[str, CheckReport]:
         if environment._checks:
             raise SandboxError("the sandbox session ended unexpectedly")
         return run_checks(environment)
@@ -374,3 +376,29 @@ def test_mini_swe_agent_solves_a_task_with_a_scripted_model_after_a_kill(tmp_pat
     assert done.result.turns == 2
     assert [request.round for request in model.asked if isinstance(request, Generate)] == [1]
     assert "Replace 1 by 2" in model.asked[0].prompt.text
+
+
+@pytest.mark.parametrize(("mode", "score"), [("auto", 1.0), ("native", None)])
+def test_a_model_without_tools_gets_them_as_text_unless_they_must_be_native(
+    tmp_path: Path, mode: str, score: float | None
+) -> None:
+    def write_call(request: Request) -> str:
+        assert isinstance(request, Generate)
+        call = '[{"name": "bash", "arguments": {"command": "echo 2 > answer.txt"}}]'
+        return call if request.round == 0 else "Done."
+
+    model = ScriptedModel(write_call, window=1, abilities=frozenset(("generate", "chat")))
+    run = BridgeRun(
+        model=model,
+        program=AgentProgram(command=("python", "agent.py", "Write 2."), environment={}, timeout_s=60.0),
+        folder=tmp_path,
+        documents=[{"checks": {"written": "grep -qx 2 answer.txt"}}],
+        environment={"files": {"agent.py": TOOL_AGENT}},
+        tool_calls=mode,
+    )
+    (done,) = run_all(run)
+    assert done.score == score
+    if score is None:
+        assert done.result.end == "model-failed" and "does not call tools" in done.result.why
+    else:
+        assert "You can call these functions" in model.asked[0].prompt.text

@@ -31,6 +31,7 @@ test_split: test
 dataset_path: json
 dataset_kwargs: {{data_files: {{test: trajectories.jsonl}}}}
 output_type: agent
+repeats: 1
 solver: {{name: tool_loop, first_call_only: true}}
 limits: {{max_turns: 30, max_tool_errors: null}}
 environment: {{class: tau_bench, domain: {domain}}}

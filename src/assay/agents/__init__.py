@@ -16,7 +16,7 @@ from assay.agents.solvers import (
     Solver,
     ToolLoop,
 )
-from assay.agents.tools import AgentTool, Effect, Environment, EnvironmentContext, ToolOutput
+from assay.agents.tools import AgentTool, CheckReport, Effect, Environment, EnvironmentContext, ToolOutput
 
 __all__ = [
     "SOLVERS",
@@ -26,6 +26,7 @@ __all__ = [
     "AskModel",
     "AskUser",
     "CallTools",
+    "CheckReport",
     "Effect",
     "Environment",
     "EnvironmentContext",

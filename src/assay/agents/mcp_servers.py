@@ -136,6 +136,9 @@ class McpConnection:
         self.digests: dict[str, str] = {}
         """The digests of the listed definitions, by tool: for the manifest."""
 
+        self.version = ""
+        """The name and the version that the server gives itself."""
+
         self._session = session
         self._definitions: dict[str, Tool] = {}
         self._lock = threading.Lock()
@@ -250,7 +253,8 @@ class McpConnection:
             client = await stack.enter_async_context(
                 ClientSession(reader, writer, read_timeout_seconds=self.server.timeout_s)
             )
-            await asyncio.wait_for(client.initialize(), self.server.timeout_s)
+            known = await asyncio.wait_for(client.initialize(), self.server.timeout_s)
+            self.version = _describe_version(known)
             self._client = client
             ready.set_result(None)
             await self._closing.wait()
@@ -502,6 +506,13 @@ class McpConnection:
 
     def _error(self, outcome: McpOutcome, what: str) -> McpError:
         return McpError(outcome, what, where=f"MCP server `{self.server.name}`")
+
+
+def _describe_version(answer: Any) -> str:
+    """Return the name and version of a server. The field has another name in older versions of the package."""
+    about = getattr(answer, "server_info", None) or getattr(answer, "serverInfo", None)
+    words = (str(getattr(about, key, None) or "") for key in ("name", "version"))
+    return " ".join(word[:100] for word in words if word)
 
 
 @dataclass(frozen=True, slots=True)

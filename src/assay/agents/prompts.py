@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from assay.agents.solvers import Entry
 from assay.core.records.messages import Message, Part, Prompt, Text
+from assay.core.records.requests import Generate
 from assay.core.records.tools import ToolCall, ToolResult, Tools
-from assay.tasks.prompts.tool_prompts import add_tool_description
+from assay.tasks.prompts.tool_prompts import add_tool_description, write_tools_as_text
 
-__all__ = ["build_prompt", "entries_from_prompt"]
+__all__ = ["adapt_request", "build_prompt", "entries_from_prompt", "join_messages"]
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -32,14 +33,37 @@ def build_prompt(entries: Sequence[Entry], first: Prompt, tools: Tools | None, *
     as_text = tools is not None and bool(tools.syntax)
     media = [message for message in first.messages if _has_media(message)]
     messages = list(_build_messages(entries, media, as_text=as_text or not chat))
+    prompt = Prompt(tuple(messages), chat=True)
     if not chat:
-        names = {"system": "", "user": "User: ", "assistant": "Assistant: "}
-        text = "\n\n".join(f"{names[message.role]}{message.text}" for message in messages)
-        parts = tuple(part for message in media for part in message.parts if not isinstance(part, Text))
-        prompt = Prompt((Message("user", (*parts, Text(f"{text}\n\nAssistant:"))),))
-    else:
-        prompt = Prompt(tuple(messages), chat=True)
+        prompt = join_messages(prompt)
     return add_tool_description(prompt, tools) if tools is not None and tools.syntax else prompt
+
+
+def adapt_request(request: Generate, syntax: str, *, chat: bool = True) -> Generate:
+    """Return a request of a program for a model that lacks tools or chat: it gets the tools, or the whole conversation, as text.
+
+    `syntax`: how the model writes calls; empty: in its own format.
+    """
+    prompt, tools = request.prompt, request.tools
+    if syntax:
+        tools = None if tools is None else replace(tools, syntax=syntax)
+        prompt = write_tools_as_text(prompt, tools, syntax)
+    if not chat:
+        prompt = join_messages(prompt)
+    return request if prompt is request.prompt else replace(request, prompt=prompt, tools=tools)
+
+
+def join_messages(prompt: Prompt) -> Prompt:
+    """Return a conversation as one text, for a model without chat. The media come first."""
+    names = {"system": "", "user": "User: ", "assistant": "Assistant: ", "tool": "User: "}
+    text = "\n\n".join(f"{names[message.role]}{message.text}" for message in prompt.messages)
+    parts = tuple(
+        part
+        for message in prompt.messages
+        for part in message.parts
+        if not isinstance(part, (Text, ToolCall, ToolResult))
+    )
+    return Prompt((Message("user", (*parts, Text(f"{text}\n\nAssistant:"))),))
 
 
 def _build_messages(

@@ -5,20 +5,20 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from assay.agents.mcp_servers import McpConnection, McpError, McpServer, check_names
 from assay.agents.sandbox_tools import SANDBOX_TOOLS, cut_text
-from assay.agents.tools import AgentTool, EnvironmentContext
+from assay.agents.tools import AgentTool, CheckReport, EnvironmentContext
 from assay.core.errors import AssayError, TaskError
 from assay.core.fingerprints import digest_json
 from assay.core.records.programs import ResourceLimits
 from assay.sandboxes.sessions import SandboxSession, WorkspaceError
-from assay.sandboxes.snapshots import FileEntry, SnapshotStore
+from assay.sandboxes.snapshots import FileEntry, SnapshotError, SnapshotStore
 
-__all__ = ["CheckError", "CheckReport", "DocumentSetupError", "SandboxEnvironment"]
+__all__ = ["CheckError", "DocumentSetupError", "SandboxEnvironment"]
 
 _MAX_STATE_FILES = 200
 _MAX_STATE_TEXT_BYTES = 4000
@@ -56,18 +56,6 @@ class CheckError(TaskError):
     """A check cannot be run, so it says nothing about the agent."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckReport:
-    """How a check ended."""
-
-    score: float
-    reason: str = ""
-    """Why the score is 0; empty if it is 1."""
-
-    output: str = ""
-    """The start and the end of its standard output and error."""
-
-
 class SandboxEnvironment:
     """A sandbox session as the environment of an agent.
 
@@ -91,9 +79,6 @@ class SandboxEnvironment:
         for path in self._check_files:
             if Path(path).is_absolute() or ".." in Path(path).parts or "\0" in path:
                 raise DocumentSetupError(f"`{path}` is not a path in the workspace", where="check_files")
-        self.check_reports: dict[str, CheckReport] = {}
-        """How each check ended; empty before `checks`."""
-
         self.session = SandboxSession(
             SnapshotStore(context.folder / "snapshots"),
             files=Path(options["folder"]) if options.get("folder") else None,
@@ -114,7 +99,7 @@ class SandboxEnvironment:
             SANDBOX_TOOLS[name](self.session, timeout_s=self._timeout_s) for name in names
         ]
         self.servers = [
-            McpConnection(McpServer.from_options(str(name), entry), self.session)
+            McpConnection(_pin_server(McpServer.from_options(str(name), entry), context.pins), self.session)
             for name, entry in _get_mapping(options, "mcp").items()
         ]
         """The connections to MCP servers; `digests` of each are for the manifest."""
@@ -144,20 +129,23 @@ class SandboxEnvironment:
         more = len(entries) - len(files)
         return {"files": files, **({"more_files": more, "snapshot": snapshot} if more else {})}
 
-    def checks(self) -> Mapping[str, float]:
-        """Write the check files and run the check programs: 1 for each that exits with 0. `check_reports` says why not.
+    def checks(self) -> Mapping[str, CheckReport]:
+        """Write the check files and run the check programs: 1 for each that exits with 0.
 
         Raises:
             CheckError: The program of a check does not exist, or the sandbox stopped it.
             SandboxError: The session does not work.
         """
-        self.check_reports = {}
         if self._checks and (problem := self._write_check_files()):
-            self.check_reports = {str(name): CheckReport(0.0, problem) for name in self._checks}
-        else:
-            for name, command in self._checks.items():
-                self.check_reports[str(name)] = self._run_check(str(name), str(command))
-        return {name: report.score for name, report in self.check_reports.items()}
+            return {str(name): CheckReport(0.0, problem) for name in self._checks}
+        return {str(name): self._run_check(str(name), str(command)) for name, command in self._checks.items()}
+
+    def describe_changes(self, before: str) -> str:
+        """Return how the files differ from those of a snapshot, as a diff."""
+        try:
+            return self.session.diff(before.partition("-")[0], self.session.snapshot())
+        except (WorkspaceError, SnapshotError) as problem:  # more than a snapshot can hold: the checks decide
+            return f"[the changes cannot be shown: {problem.what}]\n"
 
     def snapshot(self) -> str:
         """Store the files; return the id of the snapshot and the digest of the definitions of MCP servers."""
@@ -176,6 +164,17 @@ class SandboxEnvironment:
             raise McpError(
                 "mcp-schema-changed", "the servers list other tools than before the run was interrupted"
             )
+
+    def describe_pins(self) -> Mapping[str, Any]:
+        """Return the versions of the MCP servers and the digests of their definitions."""
+        if not self.servers:
+            return {}
+        return {
+            "mcp": {
+                one.server.name: {"version": one.version, "tools": dict(sorted(one.digests.items()))}
+                for one in self.servers
+            }
+        }
 
     def close(self) -> None:
         """End the MCP servers and the session."""
@@ -252,6 +251,12 @@ class SandboxEnvironment:
             except UnicodeDecodeError:
                 pass
         return {"sha256": entry.sha256, "size": entry.size}
+
+
+def _pin_server(server: McpServer, pins: Mapping[str, Any]) -> McpServer:
+    """Return a server whose definitions must be those of an earlier document of the run."""
+    known = pins.get("mcp", {}).get(server.name, {}).get("tools", {})
+    return replace(server, pinned={**known, **server.pinned})
 
 
 def _list_programs(command: str) -> list[str]:

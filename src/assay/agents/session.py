@@ -9,7 +9,6 @@ restored when the first call without a result is reached.
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from assay.agents.environments import ENVIRONMENTS
+from assay.agents.final_state import examine_environment, read_state
 from assay.agents.functions import TOOLS, to_output, to_tool
 from assay.agents.prompts import build_prompt, entries_from_prompt
 from assay.agents.solvers import (
@@ -33,25 +33,15 @@ from assay.agents.tools import (
     AgentTool,
     Environment,
     EnvironmentContext,
-    SupportsChecks,
-    SupportsExpectedOutputs,
-    SupportsExpectedState,
     SupportsInstructions,
+    SupportsPins,
     SupportsSnapshots,
     ToolOutput,
 )
 from assay.agents.users import SimulatedUser, UserReply
 from assay.core.errors import AssayError, TaskError
-from assay.core.fingerprints import canonical_json
 from assay.core.json_schema import describe_invalid_value
-from assay.core.records.agents import (
-    AgentEnd,
-    AgentEvent,
-    AgentResult,
-    AgentSpec,
-    compare_states,
-    digest_state,
-)
+from assay.core.records.agents import AgentEnd, AgentEvent, AgentResult, AgentSpec
 from assay.core.records.requests import Generate
 from assay.core.records.responses import Response
 from assay.core.records.tools import Tool, ToolCall, Tools
@@ -66,10 +56,6 @@ T = TypeVar("T")
 MAX_OUTPUT_CHARACTERS = 100_000
 """Longer results of tools are cut; the model is told how much is missing."""
 
-MAX_STATE_CHARACTERS = 200_000
-"""Larger states are stored as a hash."""
-
-MAX_CHANGES = 200
 MAX_STEPS_WITHOUT_RESPONSE = 200
 """A solver that takes more steps after a response of the model is stopped: it would never end."""
 
@@ -97,6 +83,10 @@ class SessionServices(Protocol):
 
     def run_in_thread(self, function: Callable[[], T], limit_s: float) -> T:
         """Run a tool in a worker thread while other documents continue."""
+        ...
+
+    def add_pins(self, context: EnvironmentContext, pins: Mapping[str, Any]) -> None:
+        """Keep what an environment pins, for the later agents of its task."""
         ...
 
 
@@ -191,6 +181,7 @@ class AgentSession:
 
         self._may_call_once = True
         self._snapshot: str | None = None
+        self._first_snapshot: str | None = None
         self._initial_state: Any = None
         self._solver: Solver | None = None
         self._steps = 0
@@ -363,14 +354,18 @@ class AgentSession:
                     name for name, tool in self._tools.items() if getattr(tool, "checks_arguments", False)
                 ],
                 "once": [name for name, tool in self._tools.items() if tool.effect == "once"],
-                "state": self._read_state(environment, stored=True),
+                "state": read_state(environment, self._run_environment),
                 "snapshot": self._take_snapshot(environment),
             }
+            if isinstance(environment, SupportsPins):
+                pins = self._run_environment(environment.describe_pins, "describe_pins")
+                if pins:
+                    content["pins"] = pins
+                    self._services.add_pins(self._context, pins)
             self._append("opened", content)
-            self._snapshot = content["snapshot"]
         else:
             content = dict(event.content)
-            self._snapshot = content["snapshot"]
+        self._first_snapshot = self._snapshot = content["snapshot"]
         self._initial_state = content["state"]
         own = tuple(
             Tool(one["name"], one.get("description", ""), one["parameters"]) for one in content["tools"]
@@ -451,14 +446,6 @@ class AgentSession:
         if not isinstance(environment, SupportsSnapshots):
             return None
         return str(self._run_environment(environment.snapshot, "snapshot"))
-
-    def _read_state(self, environment: Environment, *, stored: bool) -> Any:
-        """Return the state; with `stored`, only its hash if it is too large for the journal."""
-        text = self._run_environment(lambda: canonical_json(environment.state()), "state")
-        state = json.loads(text)  # a copy: the environment changes its own
-        if stored and len(text) > MAX_STATE_CHARACTERS:
-            return {"digest": digest_state(state), "characters": len(text)}
-        return state
 
     def _run_environment(self, function: Callable[[], T], what: str) -> T:
         try:
@@ -677,30 +664,5 @@ class AgentSession:
     def _examine(self, result: AgentResult) -> AgentResult:
         """Add the final state, the expected state and the checks."""
         environment = self._restore_environment()
-        state = self._read_state(environment, stored=False)
-        text = canonical_json(state)
-        changes = compare_states(self._initial_state, state, limit=MAX_CHANGES)
-        if isinstance(self._initial_state, Mapping) and set(self._initial_state) == {"digest", "characters"}:
-            changes = []
-        result = replace(
-            result,
-            state=state if len(text) <= MAX_STATE_CHARACTERS else None,
-            state_digest=digest_state(state),
-            changes=tuple(asdict(change) for change in changes),
-        )
-        if isinstance(environment, SupportsChecks):
-            checks = self._run_environment(environment.checks, "checks")
-            result = replace(result, checks={str(name): float(value) for name, value in checks.items()})
-        if isinstance(environment, SupportsExpectedOutputs):
-            outputs = self._run_environment(environment.expected_outputs, "expected_outputs")
-            result = replace(result, expected_outputs=tuple(map(str, outputs)))
-        if isinstance(environment, SupportsExpectedState):
-            expect = environment.expected_state
-            expected = json.loads(self._run_environment(lambda: canonical_json(expect()), "expected_state"))
-            missing = compare_states(expected, state, limit=MAX_CHANGES)
-            result = replace(
-                result,
-                expected_digest=digest_state(expected),
-                missing=tuple(asdict(change) for change in missing),
-            )
-        return result
+        before = self._first_snapshot
+        return examine_environment(environment, self._initial_state, before, result, self._run_environment)

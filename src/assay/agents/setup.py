@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from assay.agents.environments import ENVIRONMENTS
 from assay.agents.functions import TOOLS, to_tool
-from assay.agents.solvers import make_solver
-from assay.core.errors import AssayError, ErrorGroup
+from assay.agents.solvers import ExternalSolver, make_solver
+from assay.core.errors import AssayError, ErrorGroup, TaskError
 from assay.core.records.specs import TaskSpec
 
 __all__ = ["check_agent"]
@@ -21,7 +23,9 @@ def check_agent(spec: TaskSpec) -> None:
         return
     problems: list[AssayError] = []
     try:
-        make_solver(spec.agent.solver, spec.agent.solver_options, where=spec.place("solver"))
+        solver = make_solver(spec.agent.solver, spec.agent.solver_options, where=spec.place("solver"))
+        if isinstance(solver, ExternalSolver):
+            problems += _check_external(spec, solver)
     except AssayError as error:
         problems.append(error)
     if isinstance(spec.agent.environment, str):
@@ -40,3 +44,26 @@ def check_agent(spec: TaskSpec) -> None:
             problems.append(error)
     if problems:
         raise problems[0] if len(problems) == 1 else ErrorGroup(problems)
+
+
+def _check_external(spec: TaskSpec, solver: ExternalSolver) -> list[AssayError]:
+    """Return what is wrong with a task whose agent is a program."""
+    agent, problems = spec.agent, list[AssayError]()
+    assert agent is not None
+    where = spec.place("solver")
+    if agent.environment != "sandbox":
+        what = "an external agent runs in a sandbox, but the task has another environment"
+        problems.append(TaskError(what, where=where, hint="add `environment: sandbox`"))
+    for key, given in (
+        ("user", agent.user),
+        ("tools", agent.tools),
+        ("mcp", agent.environment_options.get("mcp")),
+    ):
+        if given:
+            what = f"an external agent has tools of its own and talks to nobody: `{key}` has no effect"
+            problems.append(TaskError(what, where=where, hint=f"remove `{key}`"))
+    paths = [*solver.readable, *([solver.command[0]] if solver.command[0].startswith("/") else [])]
+    for path in paths:
+        if not Path(path).expanduser().exists():
+            problems.append(TaskError(f"there is no `{path}`", where=where))
+    return problems

@@ -10,12 +10,14 @@ expects the same steps.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from assay.core.errors import TaskError
-from assay.core.records.agents import AgentEnd
+from assay.core.records.agents import EXTERNAL_SOLVER, AgentEnd
 from assay.core.records.responses import Response
 from assay.core.records.tools import Tool, ToolCall
 from assay.core.registry import Registry
@@ -27,6 +29,7 @@ __all__ = [
     "AskUser",
     "CallTools",
     "Entry",
+    "ExternalSolver",
     "Finished",
     "ReactSolver",
     "Solver",
@@ -238,11 +241,52 @@ class ReactSolver:
         return AskUser(last.text) if state.has_user else AskModel(note=self._continue)
 
 
+class ExternalSolver:
+    """A program with a loop of its own. The session starts it and answers its calls; there are no steps to decide."""
+
+    tools: Sequence[Tool] = ()
+    instructions = ""
+    max_calls: int | None = None
+
+    def __init__(
+        self,
+        *,
+        command: str | Sequence[str],
+        env: Mapping[str, Any] | None = None,
+        readable: Sequence[str] = (),
+        check_exit: bool = False,
+    ) -> None:
+        """`command`: words, or a text that is split like a shell does; `{field}` is a field of the document, `{prompt}` the prompt.
+
+        `env`: more environment variables. `readable`: more files that the program may read. `check_exit`: whether the exit code
+        0 is a check of its own. It always is if the task has no other check.
+        """
+        words = shlex.split(command) if isinstance(command, str) else command
+        if not isinstance(words, (list, tuple)) or not words:
+            raise TaskError(f"`command` must be a text or a list of words, not {command!r:.60}")
+        if not isinstance(env or {}, Mapping):
+            raise TaskError(f"`env` must be a mapping, not {env!r:.60}")
+        if isinstance(readable, str) or not isinstance(readable, Sequence):
+            raise TaskError(f"`readable` must be a list of paths, not {readable!r:.60}")
+        program, *arguments = (str(word) for word in words)
+        if program.startswith("~"):
+            program = str(Path(program).expanduser())
+        self.command = (program, *arguments)
+        self.env = {str(name): str(value) for name, value in (env or {}).items()}
+        self.readable = tuple(str(path) for path in readable)
+        self.check_exit = bool(check_exit)
+
+    def next(self, state: AgentState) -> Step:
+        """Raise an error: the program decides."""
+        raise TaskError("an external agent decides by itself what happens next")
+
+
 SOLVERS: Registry[Callable[..., Solver]] = Registry("solver")
 """The solvers that `solver:` can name."""
 
 SOLVERS.add("tool_loop", ToolLoop)
 SOLVERS.add("react", ReactSolver)
+SOLVERS.add(EXTERNAL_SOLVER, ExternalSolver)
 
 
 def make_solver(source: str | Callable[..., Any], options: Mapping[str, Any], *, where: str = "") -> Solver:
@@ -257,6 +301,11 @@ def make_solver(source: str | Callable[..., Any], options: Mapping[str, Any], *,
         made = factory(**options)
     except TypeError as error:
         raise TaskError(f"the solver cannot be made: {error}", where=where) from None
+    except (TaskError, ValueError) as error:
+        if not isinstance(source, str):
+            raise
+        what = error.what if isinstance(error, TaskError) else str(error)
+        raise TaskError(f"the solver `{source}` cannot be made: {what}", where=where) from None
     if not callable(getattr(made, "next", None)):
         raise TaskError("a solver needs a method `next(state)`", where=where)
     for name, default in (("tools", ()), ("instructions", ""), ("max_calls", None)):

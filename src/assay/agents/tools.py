@@ -11,7 +11,7 @@ if the process dies in between:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -20,13 +20,16 @@ from assay.core.records.tools import Tool
 __all__ = [
     "EFFECTS",
     "AgentTool",
+    "CheckReport",
     "Effect",
     "Environment",
     "EnvironmentContext",
+    "SupportsChanges",
     "SupportsChecks",
     "SupportsExpectedOutputs",
     "SupportsExpectedState",
     "SupportsInstructions",
+    "SupportsPins",
     "SupportsSnapshots",
     "ToolOutput",
 ]
@@ -45,6 +48,18 @@ class ToolOutput:
 
     ends: bool = False
     """Whether the agent stops after this call."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """How a check ended."""
+
+    score: float
+    reason: str = ""
+    """Why the score is not 1."""
+
+    output: str = ""
+    """What the check printed, shortened."""
 
 
 class AgentTool(Protocol):
@@ -128,8 +143,26 @@ class SupportsExpectedOutputs(Protocol):
 class SupportsChecks(Protocol):
     """An environment that checks what the agent did: milestones, or programs that test its files."""
 
-    def checks(self) -> Mapping[str, float]:
-        """Return a score between 0 and 1 by name. Called once, at the end."""
+    def checks(self) -> Mapping[str, float | CheckReport]:
+        """Return a score between 0 and 1 by name, or a `CheckReport` that also says why. Called once, at the end."""
+        ...
+
+
+@runtime_checkable
+class SupportsChanges(Protocol):
+    """An environment that shows what changed in it as a text, such as a diff of files."""
+
+    def describe_changes(self, before: str) -> str:
+        """Return the changes since a snapshot of its own. Called once, at the end, before the checks."""
+        ...
+
+
+@runtime_checkable
+class SupportsPins(Protocol):
+    """An environment that uses what is not part of the task and must not change during a run, such as MCP servers."""
+
+    def describe_pins(self) -> Mapping[str, Any]:
+        """Return names, versions and digests as JSON: for the manifest, and for `context.pins` of later agents."""
         ...
 
 
@@ -158,3 +191,6 @@ class EnvironmentContext:
 
     options: Mapping[str, Any]
     """The entries below `environment:` in the task file, other than `class`."""
+
+    pins: Mapping[str, Any] = field(default_factory=dict)
+    """What `describe_pins` returned for an earlier agent of the task; empty for the first one."""

@@ -18,7 +18,7 @@ from assay.core.options.parsing import parse_arguments
 from assay.core.terminal_text import escape_control_characters
 
 if TYPE_CHECKING:
-    from assay.agents.bridge_server import BridgeServer
+    from assay.agents.external.bridge_server import BridgeServer
     from assay.engine.bridging import BridgeDocument
 
 __all__ = ["command"]
@@ -84,13 +84,19 @@ _PROGRAM_OPTIONS = frozenset(
     metavar="N",
     help="Documents at a time. [default: 1]",
 )
+@click.option(
+    "--tool_calls",
+    default="auto",
+    type=click.Choice(["auto", "native", "json", "python", "xml"]),
+    help="How the model gets tools: natively, or as text with calls in this form. [default: auto]",
+)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Port, without COMMAND.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     program: tuple[str, ...], model: str, model_args: str, as_json: bool, port: int, **options: Any
 ) -> int:
     """Run the command; its help text is above."""
-    from assay.agents.external_agent import AgentProgram
+    from assay.agents.external.external_agent import AgentProgram
     from assay.engine.bridging import BridgeRun, run_bridge, serve_bridge
     from assay.models import make_model
 
@@ -119,6 +125,7 @@ def command(
         environment=environment,
         concurrency=options["concurrency"],
         max_cost_usd=options["max_cost"],
+        tool_calls=options["tool_calls"],
     )
     if not program:
         try:

@@ -11,7 +11,6 @@ answered from the journal.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import os
 import secrets
@@ -24,9 +23,16 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from assay.agents.bridge_protocols import BridgeCall
-from assay.agents.bridge_server import BridgeServer
-from assay.agents.external_agent import EXTERNAL_FAULT_ENDS, AgentProgram, ExternalResult, run_external_agent
+from assay.agents.external.bridge_protocols import BridgeCall
+from assay.agents.external.bridge_server import BridgeServer
+from assay.agents.external.external_agent import (
+    EXTERNAL_FAULT_ENDS,
+    AgentProgram,
+    ExternalResult,
+    run_external_agent,
+)
+from assay.agents.external.program_files import digest_files
+from assay.agents.prompts import adapt_request
 from assay.agents.sandbox_environment import CheckError, DocumentSetupError, SandboxEnvironment
 from assay.agents.tools import EnvironmentContext
 from assay.core.errors import AssayError, OutputError, UnsupportedRequest
@@ -37,6 +43,7 @@ from assay.core.records.messages import Prompt
 from assay.core.records.programs import SandboxError
 from assay.core.records.requests import Generate, Settings
 from assay.core.records.responses import Failure, Outcome
+from assay.core.records.tools import CALL_SYNTAXES
 from assay.engine.planning.records import PlannedJudge
 from assay.engine.running.cost_ledger import CostLedger
 from assay.engine.running.services import ModelServices
@@ -66,6 +73,9 @@ class BridgeRun:
 
     concurrency: int = 1
     max_cost_usd: float | None = None
+    tool_calls: str = "auto"
+    """How the model gets the tools of a request: `native`, or as text with calls in `json`, `python` or `xml`; `auto`:
+    native if it supports tools."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +133,9 @@ def serve_bridge(run: BridgeRun, announce: Callable[[BridgeServer], None], port:
 class _BridgeRunner:
     def __init__(self, run: BridgeRun) -> None:
         self._run = run
+        self._syntax = _choose_syntax(run)
+        """How the model writes calls as text; empty: natively; None: it can call no tools."""
+
         self._loop: asyncio.AbstractEventLoop | None = None
         self._services: ModelServices | None = None
         self._journal: Journal | None = None
@@ -135,7 +148,7 @@ class _BridgeRunner:
 
     async def run(self, on_document: Callable[[BridgeDocument], None]) -> list[BridgeDocument]:
         readable = [*self._run.environment.get("readable", ()), self._run.environment.get("folder") or ""]
-        self._files_digest = await asyncio.to_thread(_digest_files, [path for path in readable if path])
+        self._files_digest = await asyncio.to_thread(digest_files, [path for path in readable if path])
         await self._start()
         results: list[BridgeDocument] = []
         threads = ThreadPoolExecutor(self._run.concurrency, thread_name_prefix="assay-agent")
@@ -227,8 +240,12 @@ class _BridgeRunner:
     def _ask(self, request: Generate) -> Outcome:
         """Ask the model from a thread."""
         assert self._loop is not None and self._services is not None
-        if request.tools is not None and "tools" not in self._run.model.traits.abilities:
+        if request.tools is not None and self._syntax is None:
             message = f"the model `{self._run.model.name}` does not call tools"
+            return Failure(request_id=request.id, kind="unsupported", message=message)
+        request = adapt_request(request, self._syntax or "")
+        if request.prompt.media and "image" not in self._run.model.traits.abilities:
+            message = f"the model `{self._run.model.name}` accepts no images"
             return Failure(request_id=request.id, kind="unsupported", message=message)
         try:
             return asyncio.run_coroutine_threadsafe(self._services.ask(_TASK, request), self._loop).result()
@@ -250,7 +267,15 @@ class _BridgeRunner:
         run = self._run
         program = asdict(run.program)
         key = digest_json(
-            [self._digest, program, index, dict(document), dict(run.environment), self._files_digest]
+            [
+                self._digest,
+                program,
+                index,
+                dict(document),
+                dict(run.environment),
+                self._files_digest,
+                *([self._syntax] if self._syntax else []),
+            ]
         )
         path = run.folder / "documents" / f"{key}.json"
         if (known := _read_result(path, name)) is not None:
@@ -295,14 +320,10 @@ class _BridgeRunner:
             before = environment.snapshot()
             first = self._build_first(index)
             result = run_external_agent(session, self._run.program, document, first, self._ask)
-            try:
-                changes = session.diff(before, environment.snapshot())
-            except (
-                WorkspaceError
-            ) as problem:  # the program left more than a snapshot can hold: the checks decide
-                changes = f"[the changes cannot be shown: {problem.what}]\n"
-            checks = environment.checks()
-            reports = {check: asdict(report) for check, report in environment.check_reports.items()}
+            changes = environment.describe_changes(before)
+            found = environment.checks()
+            checks = {check: report.score for check, report in found.items()}
+            reports = {check: asdict(report) for check, report in found.items()}
             return BridgeDocument(
                 name=name, result=result, checks=checks, changes=changes, check_reports=reports
             )
@@ -316,31 +337,6 @@ class _BridgeRunner:
         for environment in left:
             with suppress(AssayError):
                 environment.close()
-
-
-def _digest_files(paths: Sequence[str]) -> str:
-    """Return a digest of the names and contents of files and folders, without the caches of Python."""
-    lines: list[list[str]] = []
-    for start in paths:
-        lines.append([start, _digest_file(Path(start).resolve())])
-        for root, folders, names in os.walk(start):
-            folders[:] = sorted(name for name in folders if name != "__pycache__")
-            found = [Path(root, name) for name in (*folders, *sorted(names))]
-            lines += [[str(path), _digest_file(path)] for path in found]
-    return digest_json(lines)
-
-
-def _digest_file(path: Path) -> str:
-    """Return the digest of a regular file, the target of a link, or an empty text."""
-    try:
-        if path.is_symlink():
-            return f"-> {path.readlink()}"
-        if not path.is_file():
-            return ""
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as problem:
-        return f"unreadable: {problem.errno}"
 
 
 async def _run_in_daemon_thread(function: Callable[[T], None], argument: T) -> None:
@@ -363,6 +359,15 @@ async def _run_in_daemon_thread(function: Callable[[T], None], argument: T) -> N
 
     threading.Thread(target=work, name="assay-bridge-wait", daemon=True).start()
     await done
+
+
+def _choose_syntax(run: BridgeRun) -> str | None:
+    supported = "tools" in run.model.traits.abilities
+    if run.tool_calls == "auto":
+        return "" if supported else CALL_SYNTAXES[0]
+    if run.tool_calls == "native":
+        return "" if supported else None
+    return run.tool_calls
 
 
 def _fail_document(name: str, problem: AssayError, result: ExternalResult | None = None) -> BridgeDocument:

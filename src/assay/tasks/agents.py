@@ -122,6 +122,9 @@ class _AgentReader:
             if given.get(key) is not None and not isinstance(given[key], kind):
                 meaning = "a mapping" if kind is Mapping else "a text"
                 self._add(f"`user.{key}` must be {meaning}, not {given[key]!r:.60}", f"user.{key}")
+        seeds = given.get("seeds")
+        if seeds is not None and (not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1):
+            self._add(f"`user.seeds` must be a whole number above 0, not {seeds!r:.60}", "user.seeds")
         values = {key: value for key, value in given.items() if key in known and value is not None}
         return UserSpec(**values, where=self._where("user"))
 

@@ -23,7 +23,7 @@ from assay.core.records.tools import ToolCall
 from assay.engine.running import agents as running_agents
 from assay.store.database.schema import JOURNAL_SCHEMA
 from assay.store.integrity.repair import repair_database
-from assay.store.journal.journal import JOURNAL_FILE
+from assay.store.journal.journal import JOURNAL_FILE, Journal
 from assay.testing import ScriptedModel
 from assay.viewer.results.notes import format_notes
 
@@ -117,6 +117,7 @@ ROWS = [{"wanted": number} for number in range(1, 5)]
 def write_counter(folder: Path, name: str = "counter", rows: Any = ROWS, **keys: Any) -> Path:
     defaults = {
         "output_type": "agent",
+        "repeats": 1,
         "doc_to_text": "Add up to {{wanted}}.",
         "doc_to_target": None,
         "environment": Function("utils.Counter"),
@@ -403,7 +404,7 @@ def test_a_scripted_user_talks_to_the_agent(workspace: Path) -> None:
 
 
 def test_the_built_in_shop_desk_is_solved_by_its_targets(workspace: Path) -> None:
-    run = assay.run(model="oracle", tasks=["shopdesk", "shopdesk_scripted"])
+    run = assay.run(model="oracle", tasks=["shopdesk", "shopdesk_scripted"], repeats=1)
     for task in ("shopdesk", "shopdesk_scripted"):
         assert run.outcomes(task) == {"scored": 30}
         assert {name: run.results[task][f"{name},none"] for name in ("task_success", "milestones")} == {
@@ -413,7 +414,7 @@ def test_the_built_in_shop_desk_is_solved_by_its_targets(workspace: Path) -> Non
 
 
 def test_the_shop_desk_is_not_solved_by_doing_nothing(workspace: Path) -> None:
-    run = assay.run(model=model(lambda request: "Sorry."), tasks=["shopdesk"])
+    run = assay.run(model=model(lambda request: "Sorry."), tasks=["shopdesk"], repeats=1)
     assert run.results["shopdesk"]["task_success,none"] < 0.2
     kinds = {
         json.loads(fields)["kind"]
@@ -518,3 +519,22 @@ def test_a_mistake_in_an_agent_task_is_reported_before_the_first_request(
     with pytest.raises(assay.AssayError, match=problem):
         assay.run(model=agent, tasks=[str(write_counter(workspace, **keys))])
     assert not agent.asked
+
+
+def test_agents_read_the_journal_in_one_thread(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading calls checksum functions in Python: a second thread that reads could wait for ever."""
+    threads: dict[str, list[int]] = {}
+
+    def note(name: str) -> None:
+        read = getattr(Journal, name)
+
+        def read_and_note(journal: Journal, *arguments: Any) -> Any:
+            threads.setdefault(name, []).append(threading.get_ident())
+            return read(journal, *arguments)
+
+        monkeypatch.setattr(Journal, name, read_and_note)
+
+    note("read_agent_pins")
+    note("read_agent_events")
+    assay.run(model=model(), tasks=[str(write_counter(workspace))], use_cache=None)
+    assert {threads["read_agent_pins"][0]} == set(threads["read_agent_events"])

@@ -64,6 +64,7 @@ def write_sandbox_task(folder: Path) -> Path:
         "files",
         [{"wanted": 1}],
         output_type="agent",
+        repeats=1,
         doc_to_text="Write the log.",
         doc_to_target=None,
         environment=environment,

@@ -12,6 +12,8 @@ from assay.core.fingerprints import digest_json
 __all__ = [
     "AGENT_ENDS",
     "AGENT_METRICS",
+    "AGENT_REPEATS",
+    "EXTERNAL_SOLVER",
     "FAULT_ENDS",
     "AgentAnswer",
     "AgentEnd",
@@ -30,12 +32,15 @@ AgentEnd = Literal[
     "submitted",
     "tool-ended",
     "user-ended",
+    "exited",
+    "signal",
     "turn-limit",
     "token-limit",
     "cost-limit",
     "time-limit",
     "tool-error-limit",
     "workspace-limit",
+    "sandbox-limit",
     "step-limit",
     "user-left",
     "user-failed",
@@ -48,12 +53,15 @@ AGENT_ENDS: dict[AgentEnd, str] = {
     "submitted": "the agent called `submit`",
     "tool-ended": "a tool ended the conversation",
     "user-ended": "the simulated user ended the conversation",
+    "exited": "the program of an external agent exited",
+    "signal": "a signal ended the program of an external agent",
     "turn-limit": "the agent reached `max_turns`",
     "token-limit": "the agent reached `max_tokens`",
     "cost-limit": "the agent reached `max_cost`",
     "time-limit": "the agent reached `max_seconds`",
     "tool-error-limit": "the agent reached `max_tool_errors`",
     "workspace-limit": "the agent left files that no snapshot can hold, such as too many",
+    "sandbox-limit": "the program of an external agent reached a limit of its sandbox, such as the memory",
     "step-limit": "the solver took too many steps without a response of the model",
     "user-left": "the simulated user ended the conversation before the agent spoke",
     "user-failed": "the model of the simulated user did not respond",
@@ -61,6 +69,12 @@ AGENT_ENDS: dict[AgentEnd, str] = {
     "environment-failed": "the environment raised an error",
 }
 """How an agent can end, and what it means."""
+
+EXTERNAL_SOLVER = "external"
+"""The solver that starts a program per document. The program decides what happens next."""
+
+AGENT_REPEATS = 3
+"""How often an agent task runs each document if its file does not say so: single attempts of agents vary a lot."""
 
 AGENT_METRICS = frozenset(("task_success", "state_match", "outputs_said", "milestones"))
 """Metrics that read the result of an agent. The target of the document plays no part."""
@@ -116,6 +130,10 @@ class UserSpec:
     """What the model that plays the user hears first."""
 
     generation_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    seeds: int | None = None
+    """How many different users play the repeats of a document. Repeats with the same one get the same replies to the same
+    conversation, so that the variance of the user can be told from that of the agent. None: one user per repeat."""
+
     where: str = ""
 
 
@@ -135,6 +153,11 @@ class AgentSpec:
     in_doubt: Literal["end", "report"] = "end"
     """What happens after the process died during a call with the effect `once`: the document ends as `in-doubt`, or the
     model is told that the result is unknown."""
+
+    @property
+    def is_external(self) -> bool:
+        """Whether the agent is a program with a loop of its own, which reaches the model through a bridge."""
+        return self.solver == EXTERNAL_SOLVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +245,18 @@ class AgentResult:
 
     checks: Mapping[str, float] = field(default_factory=dict)
     """The checks of the environment."""
+
+    check_reports: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Why checks failed: `score`, `reason` and `output` by check, where the environment says so."""
+
+    diff: str = ""
+    """What the agent changed in the files of its sandbox, as a unified diff."""
+
+    exit_code: int | None = None
+    """The exit code of an external agent."""
+
+    output: str = ""
+    """Standard output and error of an external agent."""
 
     turns: int = 0
     tool_calls: int = 0

@@ -14,6 +14,7 @@ from assay.core.errors import AssayError, TaskError
 from assay.core.ports import Services
 from assay.core.records.agents import FAULT_ENDS
 from assay.core.records.verdicts import Answer, Unscored
+from assay.engine.judging.agent_attempts import average_attempts, split_attempts
 from assay.engine.judging.judge_inputs import build_judge_input
 from assay.engine.open_document import JudgedBatch, OpenDocument
 from assay.engine.planning.records import PlannedTask
@@ -73,12 +74,10 @@ async def ask_judges(
     task, panels = planned.task, planned.scorer.panels
     scored = {document for document, outcome, _ in judged.outcomes if outcome not in _WITHOUT_ANSWER}
     by_index = {document.document.index: document for document in documents}
-    pairs = [
-        (index, answer)
-        for answer in judged.answers
-        if answer.document in scored
-        for index in range(len(panels))
-    ]
+    answers = [answer for answer in judged.answers if answer.document in scored]
+    if planned.spec.output_type.is_agent:  # each repeat is an attempt of its own
+        answers = await executor.run(lambda: split_attempts(planned, by_index, answers))
+    pairs = [(index, answer) for answer in answers for index in range(len(panels))]
     inputs = await executor.run(  # may call the task's code
         lambda: [
             _build_input(task, panels[index], by_index[answer.document], answer) for index, answer in pairs
@@ -91,7 +90,10 @@ async def ask_judges(
         )
     )
     lost: dict[int, tuple[str, str]] = {}
-    for (_, answer), decision in zip(pairs, await read_all(planned, replies), strict=True):
+    decisions = list(zip(pairs, await read_all(planned, replies), strict=True))
+    if planned.spec.output_type.is_agent:
+        decisions = average_attempts(planned, decisions, judged)
+    for (_, answer), decision in decisions:
         judged.verdicts += decision.verdicts
         why = decision.failed or next(
             (verdict.why for verdict in decision.verdicts if isinstance(verdict, Unscored)), ""

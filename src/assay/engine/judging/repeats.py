@@ -8,7 +8,7 @@ change the numbers the task reports.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from assay.core.records.verdicts import Answer, RepeatScores, Score
@@ -19,6 +19,7 @@ from assay.engine.planning.records import Plan, PlannedTask
 from assay.engine.results.confidence_intervals import read_clusters
 from assay.scoring.pipelines import Pipeline
 from assay.stats.intervals.repeats import RepeatTable, summarise_repeats
+from assay.stats.intervals.variance_components import split_variance
 from assay.store.journal.journal import Journal
 from assay.user_code.random_state import TaskRandomState
 from assay.user_code.timeouts import current_timer
@@ -38,10 +39,11 @@ def judge_repeats(
     Skips what costs more or makes no sense: LLM judges, programs, filters that look across documents, and filters that keep
     all responses instead of selecting one.
     """
-    if planned.spec.unsafe_code or planned.task.name in court.tasks_with_judge_calls or planned.scorer.panels:
+    is_agent = planned.spec.output_type.is_agent
+    asks_judges = planned.scorer.panels and not is_agent  # judges of agents score every repeat themselves
+    if planned.spec.unsafe_code or planned.task.name in court.tasks_with_judge_calls or asks_judges:
         return
     scored = {verdict.document for verdict in judged.verdicts if isinstance(verdict, Score)}
-    is_agent = planned.spec.output_type.is_agent
     complete = [
         one for one in documents if one.document.index in scored and (one.dialogues is None or is_agent)
     ]
@@ -122,14 +124,42 @@ def _score_each(
 
 
 def summarise_run_repeats(plan: Plan, journal: Journal) -> list[dict[str, Any]]:
-    """Summarise repeats for the journal: each task, filter and metric."""
+    """Summarise repeats for the journal: each task, filter and metric. Documents of a stratified subset have different weights,
+    which repeat metrics do not take into account: they are left out, and a note of the plan says so."""
     facts = []
     for name, planned in plan.tasks.items():
-        if planned.spec.repeats > 1:
+        if planned.spec.repeats > 1 and not planned.has_unequal_weights:
             tables = RepeatTable.build_tables(journal.read_repeats(name))
             clusters = read_clusters(planned.spec, journal)
             facts += [
-                {"task": name, "pipeline": pipeline, "metric": metric, **summarise_repeats(table, clusters)}
+                {
+                    "task": name,
+                    "pipeline": pipeline,
+                    "metric": metric,
+                    **summarise_repeats(table, clusters),
+                    **_split_agent_variance(planned, metric, table),
+                }
                 for (pipeline, metric), table in tables.items()
             ]
     return facts
+
+
+def _split_agent_variance(planned: PlannedTask, metric: str, table: RepeatTable) -> dict[str, Any]:
+    """Return the variance components of an agent task."""
+    agent = planned.spec.agent
+    if agent is None:
+        return {}
+    has_user = agent.user is not None and agent.user.script is None
+    repeats = table.scores.shape[1]
+    seeds = None
+    if has_user and agent.user is not None and agent.user.seeds:
+        seeds = [repeat % agent.user.seeds for repeat in range(repeats)]
+    panels = {name for panel in planned.scorer.panels for name in panel.metrics}
+    split = split_variance(
+        table.scores,
+        user_seeds=seeds,
+        judge_samples=table.judge_samples,
+        has_user=has_user,
+        has_judge=metric in panels,
+    )
+    return {"components": asdict(split)}

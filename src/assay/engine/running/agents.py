@@ -10,14 +10,16 @@ any dialogue.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, InvalidStateError
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from assay.agents.external.external_session import ExternalSession, describe_program
 from assay.agents.session import AgentSession
 from assay.agents.tools import EnvironmentContext
 from assay.agents.users import ModelUser, ScriptedUser, SimulatedUser
@@ -44,6 +46,9 @@ T = TypeVar("T")
 MAX_OPEN_AGENTS = 64
 """Documents whose environments are open at the same time."""
 
+MAX_PROGRAMS = max(2, os.cpu_count() or 1)
+"""Programs of external agents that run at the same time."""
+
 ABANDON_AFTER_S = 5.0
 """Time for a tool in a thread to end after its limit. Code that does not return to Python cannot be stopped."""
 
@@ -60,6 +65,9 @@ class DocumentAgents:
         self.task, self.document = task, document
         self.first: list[Generate] = [request for request in first if isinstance(request, Generate)]
         self.sessions: list[AgentSession] = []
+        self.programs: list[ExternalSession] = []
+        """The sessions of external agents, instead of `sessions`."""
+
         self.responses: list[list[Response]] = [[] for _ in self.first]
         self.processed = 0
         self.events: Mapping[int, Sequence[AgentEvent]] | None = None
@@ -67,7 +75,8 @@ class DocumentAgents:
     @property
     def results(self) -> list[AgentResult]:
         """The results of the agents that ended."""
-        return [session.result for session in self.sessions if session.result is not None]
+        sessions: list[AgentSession | ExternalSession] = [*self.sessions, *self.programs]
+        return [session.result for session in sessions if session.result is not None]
 
     @property
     def answers(self) -> list[AgentAnswer]:
@@ -78,6 +87,8 @@ class DocumentAgents:
         """Close the environments."""
         for session in self.sessions:
             session.close()
+        for program in self.programs:
+            program.close()
 
 
 class AgentRuntime:
@@ -101,7 +112,12 @@ class AgentRuntime:
         """Whether events may be missing from the journal; None before the first document is opened."""
 
         self._slots = asyncio.Semaphore(MAX_OPEN_AGENTS)
+        self._program_slots = asyncio.Semaphore(MAX_PROGRAMS)
         self._open: list[DocumentAgents] = []
+        self._pin_lock = asyncio.Lock()
+        self._program_pins: dict[str, dict[str, Any]] = {}
+        self._pins: dict[str, dict[str, Any]] = {}
+        """Task -> what its environments pinned. The context of every agent of the task has the same mapping."""
 
     async def open(self, agents: DocumentAgents) -> None:
         """Wait until another document may be open, and read its events."""
@@ -112,6 +128,9 @@ class AgentRuntime:
         if self._is_repaired is None:
             self._is_repaired = "repaired" in self._journal.read_facts()
         name, index = agents.task.name, agents.document.index
+        if name not in self._pins:  # read here: only the thread of the event loop reads the journal
+            known = self._journal.read_agent_pins(name) if self._read_recorded is None else []
+            self._pins[name] = dict(known[0]) if known else {}
         if self._read_recorded is None:
             agents.events = self._journal.read_agent_events(name, index)
             return
@@ -121,7 +140,9 @@ class AgentRuntime:
 
     async def release(self, agents: DocumentAgents) -> None:
         """Close the environments of a document, and let another document open its own."""
-        if len(agents.results) < len(agents.sessions):  # a request failed; agents that ended are closed
+        if len(agents.results) < len(agents.sessions) + len(
+            agents.programs
+        ):  # a request failed; agents that ended are closed
             await self._executor.run(agents.close)
         self._open.remove(agents)
         self._slots.release()
@@ -168,13 +189,88 @@ class AgentRuntime:
             return Failure(request_id="", kind="agent error", message=redact(why))
         return following
 
+    # --- external agents ---------------------------------------------------------------------------
+
+    async def run_programs(
+        self, agents: DocumentAgents, ask: Callable[[Generate], Awaitable[Outcome]]
+    ) -> None:
+        """Run the programs of a document, one per repeat, until all have ended. `ask` sends a request of the run.
+
+        Raises:
+            TaskError: The program cannot be run.
+        """
+        await self._pin_program(agents.task)
+        agents.programs = [self._make_external_session(agents, first, ask) for first in agents.first]
+        async with asyncio.TaskGroup() as group:
+            for session in agents.programs:
+                group.create_task(self._run_program(session))
+
+    async def _pin_program(self, task: Task) -> None:
+        """Digest the files of the program once per run.
+
+        Raises:
+            AssayError: They changed since the run was started.
+        """
+        async with self._pin_lock:
+            if task.name in self._program_pins or self._read_recorded is not None:
+                return
+            assert task.spec.agent is not None
+            pins = await asyncio.to_thread(describe_program, task.spec.agent)
+            known = self._pins[task.name]
+            if known and known != pins:
+                raise AssayError(
+                    f"{task.name}: the files of the external agent changed since the run was started",
+                    where=task.spec.place("solver"),
+                    hint="start a new run with another `--name`, or restore the files",
+                )
+            self._program_pins[task.name] = pins
+
+    async def _run_program(self, session: ExternalSession) -> None:
+        async with self._program_slots:
+            try:
+                await asyncio.wrap_future(_start_thread(session.run, 0.0))
+            except asyncio.CancelledError:
+                session.close()
+                raise
+
+    def _make_external_session(
+        self, agents: DocumentAgents, first: Generate, ask: Callable[[Generate], Awaitable[Outcome]]
+    ) -> ExternalSession:
+        task, loop = agents.task, self._loop
+        spec = task.spec.agent
+        assert spec is not None
+        context, log = self._make_context(agents, first.repeat)
+
+        async def send(request: Generate) -> Outcome:
+            return await ask(request)
+
+        def ask_from_thread(request: Generate) -> Outcome:
+            try:
+                return asyncio.run_coroutine_threadsafe(send(request), loop).result()
+            except (AssayError, RuntimeError, CancelledError) as problem:  # the run stops
+                return Failure(request_id=request.id, kind="stopped", message=str(problem))
+
+        return ExternalSession(
+            spec,
+            first,
+            context,
+            log,
+            ask_from_thread,
+            syntax=task.tool_syntax,
+            chat=task.rendering.chat_messages,
+            recorded=self._read_recorded is not None,
+            pins=self._program_pins.get(task.name),
+            where=task.spec.place("solver"),
+        )
+
     # --- sessions ----------------------------------------------------------------------------------
 
-    def _make_session(self, planned: PlannedTask, agents: DocumentAgents, first: Generate) -> AgentSession:
-        task, document, repeat = agents.task, agents.document, first.repeat
+    def _make_context(self, agents: DocumentAgents, repeat: int) -> tuple[EnvironmentContext, _JournalLog]:
+        """Return what the environment of an agent gets, and its events."""
+        task, document = agents.task, agents.document
         spec = task.spec.agent
         assert spec is not None and agents.events is not None
-        seed = int(digest_text(str(self._seed), task.name, str(document.index), str(repeat))[:8], 16)
+        seed = self._make_seed(task, document, repeat)
         name = f"{document.index}-{repeat}"
         context = EnvironmentContext(
             document=copy_fields(document.fields),
@@ -182,19 +278,30 @@ class AgentRuntime:
             seed=seed,
             folder=self._folder / AGENT_FOLDER / task.name.replace("/", "_") / name,
             options=spec.environment_options,
+            pins=self._pins[task.name],
         )
         log = _JournalLog(
             agents.events.get(repeat, ()),
             lambda event: self._journal.add_agent_events(task.name, document.index, repeat, [event]),
             self._executor.wait,
         )
+        return context, log
+
+    def _make_seed(self, task: Task, document: Document, repeat: int) -> int:
+        return int(digest_text(str(self._seed), task.name, str(document.index), str(repeat))[:8], 16)
+
+    def _make_session(self, planned: PlannedTask, agents: DocumentAgents, first: Generate) -> AgentSession:
+        task, document, repeat = agents.task, agents.document, first.repeat
+        spec = task.spec.agent
+        assert spec is not None
+        context, log = self._make_context(agents, repeat)
         return AgentSession(
             spec,
             first,
             context,
             log,
             self,
-            self._make_user(planned, spec, document, repeat, seed),
+            self._make_user(planned, spec, document, repeat, context.seed),
             syntax=task.tool_syntax,
             chat=task.rendering.chat_messages,
             parallel=task.spec.parallel_tool_calls,
@@ -219,6 +326,9 @@ class AgentRuntime:
                 user.instructions, task.columns, has_choices=False, where=f"{user.where}.instructions"
             )
             instructions = str(render(fields))
+        if user.seeds:
+            repeat %= user.seeds
+            seed = self._make_seed(task, document, repeat)
         return ModelUser(
             user,
             instructions,
@@ -239,6 +349,11 @@ class AgentRuntime:
         return ask
 
     # --- SessionServices ---------------------------------------------------------------------------
+
+    def add_pins(self, context: EnvironmentContext, pins: Mapping[str, Any]) -> None:
+        """Keep what the first environment of a task pinned. Later ones must agree, also when the run is resumed."""
+        if isinstance(context.pins, dict) and not context.pins:
+            context.pins.update(pins)
 
     def run_code(self, function: Callable[[], T], limit_s: float | None) -> T:
         """Run code of the task in this thread; None: with the time limit of the run."""

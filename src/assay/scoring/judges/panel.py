@@ -54,6 +54,9 @@ class PanelDecision(NamedTuple):
     failed: str = ""
     """The reason if no judge answered and the document must be judged again. Otherwise empty."""
 
+    values: tuple[float, ...] = ()
+    """The score of each sample of each judge, if all have one."""
+
 
 class _NoReply(NamedTuple):
     why: str
@@ -157,7 +160,10 @@ class JudgePanel:
                 if number is None
                 else Score(document=document, metric=name, pipeline=pipeline, value=number, why=labels)
                 for name, number in numbers.items()
-            )
+            ),
+            values=tuple(verdict.value for verdict in decided if verdict.value is not None)
+            if len(decided) == len(outcomes)
+            else (),
         )
 
     def _parse_outcome(self, replies: MemberReplies) -> _Outcome:

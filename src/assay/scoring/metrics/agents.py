@@ -10,7 +10,7 @@ from assay.scoring.metrics import metric
 
 __all__ = ["milestones", "outputs_said", "state_match", "task_success"]
 
-_OWN_ENDS = ("answered", "submitted", "tool-ended", "user-ended")
+_OWN_ENDS = ("answered", "submitted", "tool-ended", "user-ended", "exited")
 
 
 @metric("task_success", output_types=("agent",))

@@ -9,12 +9,13 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from assay.agents.bridge_protocols import BridgeCall
-from assay.agents.bridge_server import BridgeServer
+from assay.agents.external.bridge_protocols import BridgeCall
+from assay.agents.external.bridge_server import BridgeServer
 from assay.core.errors import TaskError
 from assay.core.records.requests import Generate, Settings
 from assay.core.records.responses import Failure, Outcome, Response
@@ -22,6 +23,8 @@ from assay.sandboxes.sessions import SandboxSession
 
 __all__ = [
     "EXTERNAL_FAULT_ENDS",
+    "MODEL_FAULT",
+    "REJECTED_REQUEST_KINDS",
     "AgentProgram",
     "ExternalEnd",
     "ExternalResult",
@@ -40,7 +43,14 @@ MODEL_FAULT: ExternalEnd = "model-failed"
 EXTERNAL_FAULT_ENDS: frozenset[ExternalEnd] = frozenset((MODEL_FAULT, "not-started", "environment-failed"))
 """The ends that say nothing about the agent: its document is not scored, and runs again at the next start."""
 
+REJECTED_REQUEST_KINDS = frozenset(("too long", "too large", "bad request", "bad media"))
+"""Failures that the request itself causes. The program gets the error and continues: it may shorten its conversation."""
+
+_SIZE_KINDS = frozenset(("too long", "too large"))
+
 _MAX_OUTPUT_BYTES = 64 << 10
+_MAX_WALL_S = 7 * 24 * 3600.0
+"""The time limit of the sandbox, which also counts while the program waits for the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +62,8 @@ class AgentProgram:
 
     environment: Mapping[str, str]
     timeout_s: float = 600.0
+    """Seconds in which the program or the model works. Waiting for a free slot of the model does not count."""
+
     max_turns: int | None = 50
     """Calls of the model."""
 
@@ -72,6 +84,8 @@ class ExternalResult:
     tokens: int
     cost_usd: float | None
     why: str = ""
+    seconds: float = field(default=0.0, compare=False)
+    """How long the program and the model worked."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -102,19 +116,94 @@ def fill_command(command: Sequence[str], document: Mapping[str, Any]) -> list[st
     return filled
 
 
+class _WorkClock:
+    """Measures how long the program works, and calls a function when its time is over. Stands still during calls."""
+
+    def __init__(self, limit_s: float, on_end: Callable[[], None]) -> None:
+        self._limit_s, self._on_end = limit_s, on_end
+        self._lock = threading.Lock()
+        self._used_s = 0.0
+        self._since: float | None = None
+        self._calls = 0
+        self._timer: threading.Timer | None = None
+        self._closed = False
+
+    @property
+    def used_s(self) -> float:
+        """The seconds so far."""
+        with self._lock:
+            return self._used_s + (0.0 if self._since is None else time.monotonic() - self._since)
+
+    def start(self) -> None:
+        """Start measuring."""
+        with self._lock:
+            self._run()
+
+    def begin_call(self) -> None:
+        """Stop measuring while a call is answered."""
+        with self._lock:
+            self._calls += 1
+            self._halt()
+
+    def end_call(self, seconds: float) -> None:
+        """Count the seconds that the model needed, and continue measuring if no other call is open."""
+        with self._lock:
+            self._calls -= 1
+            self._used_s += seconds
+            if not self._calls:
+                self._run()
+
+    def close(self) -> None:
+        """Stop measuring. The clock cannot be started again."""
+        with self._lock:
+            self._halt()
+            self._closed = True
+
+    def _run(self) -> None:
+        if self._closed:
+            return
+        self._since = time.monotonic()
+        self._timer = threading.Timer(max(0.0, self._limit_s - self._used_s), self._on_end)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _halt(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._since is not None:
+            self._used_s += time.monotonic() - self._since
+            self._since = None
+
+
 class _Caller:
     """Turns calls into requests, asks for their answers one after the other, and stops the program at a limit."""
 
     def __init__(self, program: AgentProgram, first: Generate, ask: Callable[[Generate], Outcome]) -> None:
         self._program, self._first, self._ask = program, first, ask
         self._lock = threading.Lock()
-        self.turns = self.tokens = 0
+        self.turns = self.tokens = self.answered = 0
+        self.invalid_request = ""
+        """The first request that the model rejected for another reason than its size."""
+
         self.cost_usd: float | None = None
         self.end: ExternalEnd | None = None
         self.why = ""
         self.stop: Callable[[], None] = lambda: None
+        self.clock = _WorkClock(program.timeout_s, lambda: self._finish("time-limit", ""))
 
     def answer(self, call: BridgeCall) -> Response | Failure:
+        self.clock.begin_call()
+        seconds = 0.0
+        try:
+            outcome = self._answer(call)
+            if isinstance(outcome, Response):
+                seconds = outcome.seconds or 0.0
+            return outcome
+        finally:
+            self.clock.end_call(seconds)
+
+    def _answer(self, call: BridgeCall) -> Response | Failure:
         with self._lock:
             if self.end is None and (end := self._find_limit()) is not None:
                 self._finish(end, "")
@@ -123,9 +212,16 @@ class _Caller:
                 return Failure(request_id="", kind=self.end, message=message)
             outcome = self._ask(self._build_request(call))
             if isinstance(outcome, Failure):
-                self._finish(MODEL_FAULT, f"{outcome.kind}: {outcome.message}")
+                why = f"{outcome.kind}: {outcome.message}"
+                if outcome.kind not in REJECTED_REQUEST_KINDS:
+                    self._finish(MODEL_FAULT, why)
+                    return outcome
+                self.turns += 1  # a program that repeats the request reaches its limit
+                if outcome.kind not in _SIZE_KINDS:
+                    self.invalid_request = self.invalid_request or why
                 return outcome
             self.turns += 1
+            self.answered += 1
             usage = outcome.usage
             if usage is not None:
                 self.tokens += usage.input_tokens + usage.output_tokens
@@ -156,7 +252,8 @@ class _Caller:
         return None
 
     def _finish(self, end: ExternalEnd, why: str) -> None:
-        self.end, self.why = end, why
+        if self.end is None:
+            self.end, self.why = end, why
         self.stop()
 
 
@@ -185,12 +282,14 @@ def run_external_agent(
     server = BridgeServer(caller.answer, session.listen())
     try:
         variables = {**server.environment, **program.environment}
-        with session.start(command, environment=variables, max_seconds=program.timeout_s) as process:
+        with session.start(command, environment=variables, max_seconds=_MAX_WALL_S) as process:
             os.close(process.stdin)
             process.stdin = -1
             caller.stop = process.stop
-            out, err, report = process.collect(_MAX_OUTPUT_BYTES, program.timeout_s + 15.0)
+            caller.clock.start()
+            out, err, report = process.collect(_MAX_OUTPUT_BYTES, _MAX_WALL_S + 15.0)
     finally:
+        caller.clock.close()
         server.close()
     ends: dict[str, ExternalEnd] = {
         "time": "time-limit",
@@ -201,6 +300,10 @@ def run_external_agent(
     end: ExternalEnd = "exited" if "exit" in report else "signal"
     end = caller.end or ends.get(str(report.get("ended")), end)
     why = caller.why
+    if (
+        caller.invalid_request and not caller.answered
+    ):  # the settings of the run may be wrong: no call can succeed
+        end, why = MODEL_FAULT, caller.invalid_request
     if "failed" in report:
         why = f"cannot run `{command[0]}`: {report['failed']}"
         if (
@@ -218,4 +321,5 @@ def run_external_agent(
         tokens=caller.tokens,
         cost_usd=caller.cost_usd,
         why=why,
+        seconds=round(caller.clock.used_s, 3),
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
+import io
 import json
 import socket
 import threading
@@ -11,11 +13,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+import PIL.Image
 import pytest
 
-from assay.agents.bridge_protocols import BridgeCall
-from assay.agents.bridge_server import BridgeServer
-from assay.core.records.messages import Text
+from assay.agents.external.bridge_protocols import BridgeCall
+from assay.agents.external.bridge_server import BridgeServer
+from assay.core.records.messages import Image, Text
 from assay.core.records.responses import Failure, Response, Usage
 from assay.core.records.tools import ToolCall, ToolResult
 
@@ -73,7 +76,11 @@ def post(
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 RESPONSES = {"model": "m", "input": "Hi"}
 MESSAGES = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
-BODIES = {"/v1/chat/completions": CHAT, "/v1/responses": RESPONSES, "/v1/messages": MESSAGES}
+BODIES: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": CHAT,
+    "/v1/responses": RESPONSES,
+    "/v1/messages": MESSAGES,
+}
 
 
 @pytest.mark.parametrize("path", BODIES)
@@ -83,6 +90,34 @@ def test_every_api_gives_the_model_the_same_prompt(server: BridgeServer, backend
     (call,) = backend.calls
     assert [(message.role, message.text) for message in call.prompt.messages] == [("user", "Hi")]
     assert call.prompt.chat and call.model == "m" and call.tools is None and not call.stream
+
+
+def encode_picture() -> str:
+    content = io.BytesIO()
+    PIL.Image.new("RGB", (3, 2), "red").save(content, "PNG")
+    return base64.b64encode(content.getvalue()).decode()
+
+
+PICTURE = encode_picture()
+URL = f"data:image/png;base64,{PICTURE}"
+WITH_IMAGE: dict[str, list[dict[str, Any]]] = {
+    "/v1/chat/completions": [{"type": "text", "text": "See "}, {"type": "text", "text": "this:"}, {"type": "image_url", "image_url": {"url": URL}}],
+    "/v1/responses": [{"type": "input_text", "text": "See this:"}, {"type": "input_image", "image_url": URL}],
+    "/v1/messages": [{"type": "text", "text": "See this:"}, {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PICTURE}}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", WITH_IMAGE)
+def test_images_in_requests_reach_the_model(server: BridgeServer, backend: Backend, path: str) -> None:
+    key = "input" if path == "/v1/responses" else "messages"
+    status, answer = post(
+        server, path, {**BODIES[path], key: [{"role": "user", "content": WITH_IMAGE[path]}]}
+    )
+    assert status == 200, answer
+    (message,) = backend.calls[0].prompt.messages
+    text, image = message.parts
+    assert isinstance(text, Text) and text.text == "See this:"
+    assert isinstance(image, Image) and image.load().size == (3, 2)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +195,10 @@ def test_one_large_request_is_read_at_a_time() -> None:
             "schema of the tool `a` is invalid", id="tool schema",
         ),
         pytest.param("/v1/chat/completions", {"messages": [{"role": "system", "content": "x"}]}, "besides the system", id="only a system message"),
-        pytest.param("/v1/chat/completions", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "`image_url` are not supported", id="image"),
+        pytest.param("/v1/chat/completions", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "must be inside the request", id="image without content"),
+        pytest.param("/v1/chat/completions", {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]}]}, "must be inside the request", id="image elsewhere"),
+        pytest.param("/v1/messages", {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "base64", "data": "%%%"}}]}]}, "cannot be read", id="image that is no base64"),
+        pytest.param("/v1/chat/completions", {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "`input_audio` are not supported", id="audio"),
         pytest.param("/v1/responses", {"input": [{"type": "computer_call"}]}, "`computer_call` are not supported", id="item"),
         pytest.param("/v1/responses", {**RESPONSES, "previous_response_id": "x"}, "send the whole conversation", id="stored conversation"),
         pytest.param("/v1/messages", {**MESSAGES, "tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools of the service", id="service tool"),

@@ -13,7 +13,7 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from assay.agents.bridge_protocols import PROTOCOLS, BridgeCall, BridgeRequestError, format_sse
+from assay.agents.external.bridge_protocols import PROTOCOLS, BridgeCall, BridgeRequestError, format_sse
 from assay.core.records.responses import Failure, Response
 from assay.core.secrets import redact
 
@@ -31,6 +31,8 @@ _TOO_MANY = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
 )
 _IDLE_S = 600.0
+_ERROR_CODES = {"too long": "context_length_exceeded"}
+"""Codes of OpenAI, by kind of failure: programs that shorten their conversation look for this one."""
 
 
 class BridgeServer:
@@ -168,7 +170,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_error(400, "invalid_request_error", str(problem))
             return
         if isinstance(answer, Failure):  # the engine has retried already, so clients should not
-            self._send_error(400, answer.kind.replace(" ", "_"), redact(answer.message))
+            code = _ERROR_CODES.get(answer.kind, answer.kind.replace(" ", "_"))
+            self._send_error(400, code, redact(answer.message))
         elif call.stream:
             self._send_events(format_sse(PROTOCOLS[path].stream(call, answer)))
         else:

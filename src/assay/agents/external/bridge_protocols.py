@@ -7,6 +7,7 @@ A stream holds the whole answer in a few events, because the answer is complete 
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from assay.core.json_schema import describe_invalid_schema
 from assay.core.records.messages import Message, Part, Prompt, Role, Text
 from assay.core.records.responses import Response, Usage
 from assay.core.records.tools import ResponseFormat, Tool, ToolCall, ToolResult, Tools
+from assay.tasks.prompts.media_parts import to_image_part
 
 __all__ = ["PROTOCOLS", "BridgeCall", "BridgeProtocol", "BridgeRequestError", "format_sse"]
 
@@ -88,6 +90,44 @@ def _read_text(content: Any, where: str) -> str:
         elif kind not in ("thinking", "redacted_thinking", "reasoning"):
             raise BridgeRequestError(f"{where}: parts of the type `{kind!s:.40}` are not supported")
     return "".join(texts)
+
+
+def _read_parts(content: Any, where: str) -> tuple[Part, ...]:
+    """Return the parts of a message of the user: text and images. Neighbouring texts are one part."""
+    if not isinstance(content, list):
+        return (Text(_read_text(content, where)),)
+    parts: list[Part] = []
+    for part in content:
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        if kind in ("image_url", "input_image", "image"):
+            parts.append(_read_image(part, where))
+        elif text := _read_text([part], where):
+            last = parts[-1] if parts else None
+            if isinstance(last, Text):
+                parts[-1] = Text(last.text + text)
+            else:
+                parts.append(Text(text))
+    return tuple(parts) or (Text(""),)
+
+
+def _read_image(part: Mapping[str, Any], where: str) -> Part:
+    """Return an image whose content is in the request: a `data:` URL, or base64 with a media type."""
+    source = part.get("source")
+    if isinstance(source, Mapping):
+        data = source.get("data") if source.get("type") == "base64" else None
+    else:
+        url = part.get("image_url")
+        url = url.get("url") if isinstance(url, Mapping) else url
+        head, comma, data = str(url or "").partition(",")
+        if not comma or not head.startswith("data:image/") or not head.endswith(";base64"):
+            data = None
+    if not isinstance(data, str) or not data:
+        raise BridgeRequestError(f"{where}: an image must be inside the request, as base64 or a `data:` URL")
+    try:
+        return to_image_part(base64.b64decode(data, validate=True), where=where)
+    except (ValueError, AssayError) as problem:
+        what = problem.what if isinstance(problem, AssayError) else str(problem)
+        raise BridgeRequestError(f"{where}: the image cannot be read: {what}") from None
 
 
 def _read_settings(body: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -187,12 +227,12 @@ def _parse_chat_message(message: Any, names: dict[str, str]) -> Message:
     if not isinstance(message, Mapping):
         raise BridgeRequestError("a message must be an object")
     role = message.get("role")
+    if role == "user":
+        return Message("user", _read_parts(message.get("content"), "`content`"))
     text = _read_text(message.get("content"), "`content`")
     match role:
         case "system" | "developer":
             return Message("system", (Text(text),))
-        case "user":
-            return Message("user", (Text(text),))
         case "tool":
             identifier = str(message.get("tool_call_id") or "")
             return Message("tool", (ToolResult(text, identifier, names.get(identifier, "")),))
@@ -323,8 +363,10 @@ def _parse_responses_item(item: Any, names: dict[str, str]) -> Message | None:
         case "message":
             if item.get("role") not in _RESPONSES_ROLES:
                 raise BridgeRequestError(f"the role `{item.get('role')!s:.40}` is not supported")
-            text = _read_text(item.get("content"), "`content`")
-            return Message(_RESPONSES_ROLES[item["role"]], (Text(text),))
+            role = _RESPONSES_ROLES[item["role"]]
+            if role == "user":
+                return Message(role, _read_parts(item.get("content"), "`content`"))
+            return Message(role, (Text(_read_text(item.get("content"), "`content`")),))
         case "function_call":
             names[identifier] = str(item.get("name"))
             call = ToolCall(str(item.get("name")), str(item.get("arguments") or "{}"), identifier)
@@ -480,6 +522,8 @@ def _parse_anthropic_message(message: Any, names: dict[str, str]) -> list[Messag
             names[str(block.get("id"))] = str(block.get("name"))
             arguments = json.dumps(block.get("input") or {}, ensure_ascii=False)
             parts.append(ToolCall(str(block.get("name")), arguments, str(block.get("id"))))
+        elif kind == "image" and message["role"] == "user":
+            parts.append(_read_image(block, "`content`"))
         elif text := _read_text([block], "`content`"):
             parts.append(Text(text))
     return [*results, *([Message(message["role"], tuple(parts))] if parts or not results else [])]

@@ -1,0 +1,288 @@
+"""Run a model class of another harness in the harness itself and through Assay, and compare results and responses.
+
+Run it with the Python of an environment that has the harness and what Assay imports:
+
+    PYTHONPATH=src:. HARNESS_ENVIRONMENT/bin/python -m tools.oracle.bridges tests/parity/corpus/lm_eval \\
+        --harness lm_eval --model hf --model_args pretrained=CHECKPOINT,device=cpu
+
+The tasks are those of the installed harness. Their documents come from a corpus: each task gets a file that includes the
+original one and names Parquet files as its dataset.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import math
+import os
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import click
+import yaml
+
+from tools.oracle.corpus import CorpusError, read_records
+
+__all__ = ["compare_bridge", "write_tasks"]
+
+_PATTERNS = {"lm_eval": "tasks-*.jsonl*", "lmms_eval": "records-*.jsonl*"}
+_OUTPUT_TYPES = ("generate_until", "multiple_choice", "loglikelihood", "loglikelihood_rolling")
+_TOLERANCE = 1e-9
+
+
+@click.command(name="bridges")
+@click.argument("corpus", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--harness", type=click.Choice(list(_PATTERNS)), required=True, help="The installed harness.")
+@click.option("--model", required=True, help="Name of one of its models.")
+@click.option("--model_args", default="", help="Arguments of the model, KEY=VALUE,….")
+@click.option("--gen_kwargs", default="max_gen_toks=8", show_default=True, help="Settings of both sides.")
+@click.option("--count", default=24, show_default=True, help="Number of tasks, of as many families.")
+@click.option("--limit", default=3, show_default=True, help="Documents of each task.")
+@click.option("--modality", default="", help="lmms_eval: only tasks with these media, e.g. `image`.")
+@click.option("--json", "output", type=click.Path(path_type=Path), help="Write both results to this file.")
+def main(
+    corpus: Path,
+    harness: str,
+    model: str,
+    model_args: str,
+    gen_kwargs: str,
+    count: int,
+    limit: int,
+    modality: str,
+    output: Path | None,
+) -> None:
+    """Compare a model of a harness in the harness itself and through Assay."""
+    os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+    with TemporaryDirectory(prefix="assay-bridge-") as folder:
+        names = write_tasks(corpus, harness, Path(folder), count=count, modality=modality)
+        options = {"model_args": model_args, "gen_kwargs": gen_kwargs, "limit": limit}
+        theirs, ours = compare_bridge(harness, model, names, Path(folder), options)
+    differences = {name: list(_find_differences(theirs.get(name), ours.get(name))) for name in names}
+    for name in names:
+        click.echo(f"{name}: {'; '.join(differences[name][:3]) or 'identical'}")
+    numbers = sum(len(result["numbers"]) for result in theirs.values())
+    documents = sum(len(result["responses"]) for result in theirs.values())
+    equal = sum(not found for found in differences.values())
+    click.echo(f"identical {equal}/{len(names)} tasks, {numbers} numbers, responses to {documents} documents")
+    if output is not None:
+        output.write_text(
+            json.dumps({"theirs": theirs, "ours": ours}, indent=1, default=str), encoding="utf-8"
+        )
+    if equal < len(names):
+        raise SystemExit(1)
+
+
+def write_tasks(corpus: Path, harness: str, folder: Path, *, count: int, modality: str = "") -> list[str]:
+    """Write task files and datasets of recorded tasks, one per family; return the names of the tasks."""
+    package = importlib.util.find_spec(harness)
+    if package is None or package.origin is None:
+        raise CorpusError(f"{harness} is not installed")
+    root = Path(package.origin).parent / ("tasks" if harness == "lm_eval" else "")
+    chosen = _choose_records(corpus, root, harness, count, modality)
+    for record in chosen:
+        splits = _build_splits(record, harness, corpus)
+        files = {}
+        for split, rows in splits.items():
+            path = folder / f"{record['task']}-{split}.parquet"
+            rows.to_parquet(str(path))
+            files[split] = str(path)
+        config = {
+            "include": str(root / record["yaml_relpath"]),
+            "task": f"bridge_{record['task']}",
+            "dataset_path": "parquet",
+            "dataset_name": None,
+            "dataset_kwargs": {"data_files": files},
+            "tag": None,
+        }
+        if harness == "lmms_eval":
+            del config["tag"]
+        path = folder / f"bridge_{record['task']}.yaml"
+        path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    return [f"bridge_{record['task']}" for record in chosen]
+
+
+def _choose_records(
+    corpus: Path, root: Path, harness: str, count: int, modality: str
+) -> list[Mapping[str, Any]]:
+    """Choose tasks of different families, each output type in turn."""
+    families: set[str] = set()
+    by_type: dict[str, list[Mapping[str, Any]]] = {kind: [] for kind in _OUTPUT_TYPES}
+    for record in read_records(corpus, _PATTERNS[harness]):
+        family = record["yaml_relpath"].removeprefix("tasks/").partition("/")[0]
+        if family not in families and _is_usable(record, modality, root):
+            families.add(family)
+            by_type[record["output_type"]].append(record)
+    turns = zip_longest(*by_type.values())
+    return [record for turn in turns for record in turn if record is not None][:count]
+
+
+def _is_usable(record: Mapping[str, Any], modality: str, root: Path) -> bool:
+    """Whether the task reads its documents with `load_dataset`, does not guess, and was recorded without remarks."""
+    flags = record.get("flags") or {}
+    path = root / record["yaml_relpath"]
+    source = path.read_text(encoding="utf-8")
+    source += _read_included(source, path)
+    return (
+        record.get("variant", "default") == "default"
+        and record["output_type"] in _OUTPUT_TYPES
+        and not record.get("uses_global_rng")
+        and not record.get("files")
+        and not record.get("skipped_metrics")
+        and not flags
+        and bool(record.get("results"))
+        and not any(key in source for key in ("custom_dataset:", "class:"))  # they load datasets themselves
+        and not any("random." in _read(root / helper) for helper in record.get("helpers") or ())
+        and (not modality or record.get("modality") == modality)
+    )
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
+def _read_included(source: str, path: Path) -> str:
+    """Return the text of the file that a task file includes."""
+    for line in source.splitlines():
+        if line.startswith("include: "):
+            included = path.parent / line.removeprefix("include: ").strip("\"' ")
+            return _read(included)
+    return ""
+
+
+def _build_splits(record: Mapping[str, Any], harness: str, corpus: Path) -> Mapping[str, Any]:
+    import datasets
+
+    if harness == "lm_eval":
+        from tools.oracle.lm_eval_values import decode_documents
+
+        return {
+            split: datasets.Dataset.from_list(decode_documents(rows))
+            for split, rows in record["splits"].items()
+        }
+    from tools.oracle.lmms_eval_values import Media
+
+    rows = Media(corpus).decode(record["docs"])
+    features = datasets.Features.from_dict(record["features_hf"])
+    columns = {name: [row.get(name) for row in rows] for name in features}
+    return dict.fromkeys(record["splits"], datasets.Dataset.from_dict(columns, features=features))
+
+
+def compare_bridge(
+    harness: str, model: str, names: Sequence[str], folder: Path, options: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Evaluate in the harness and in Assay; return the numbers and responses of each task, of both."""
+    theirs = _evaluate_in_harness(harness, model, names, folder, options)
+    return theirs, _evaluate_in_assay(f"{harness}/{model}", names, folder, options)
+
+
+def _evaluate_in_harness(
+    harness: str, model: str, names: Sequence[str], folder: Path, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    tasks = importlib.import_module(f"{harness}.tasks")
+    evaluator = importlib.import_module(f"{harness}.evaluator")
+    manager = tasks.TaskManager(include_path=str(folder), include_defaults=False)
+    more: dict[str, Any] = {"confirm_run_unsafe_code": True}
+    if harness == "lmms_eval":  # some aggregations write files
+        more = {"cli_args": Namespace(output_path=str(folder / "submissions"), process_with_media=False)}
+    results = evaluator.simple_evaluate(
+        model=model,
+        tasks=list(names),
+        task_manager=manager,
+        bootstrap_iters=0,
+        log_samples=True,
+        batch_size=1,
+        **more,
+        **options,
+    )
+    return {
+        name: {
+            "numbers": _select_numbers(results["results"][name]),
+            "responses": _select_responses(results["samples"][name]),
+        }
+        for name in names
+    }
+
+
+def _evaluate_in_assay(
+    model: str, names: Sequence[str], folder: Path, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    import assay
+    from assay.viewer.exports.lm_eval import build_results, iterate_samples
+
+    run = assay.run(
+        model=model,
+        tasks=list(names),
+        include_path=[str(folder)],
+        output_path=str(folder / "runs"),
+        bootstrap_iters=0,
+        batch_size=1,
+        confirm_run_unsafe_code=True,
+        **options,
+    )
+    results = build_results(run)["results"]
+    return {
+        name: {
+            "numbers": _select_numbers(results[name]),
+            "responses": _select_responses(list(iterate_samples(run, name))),
+        }
+        for name in names
+    }
+
+
+def _select_numbers(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metrics of a task that have a value. Standard errors of lmms_eval's own kinds are not in files of
+    lm_eval's form."""
+    return {
+        key: value
+        for key, value in results.items()
+        if "," in key
+        and not key.partition(",")[0].endswith(("_stderr_clt", "_stderr_clustered"))
+        and value not in ([], None, "N/A")
+    }
+
+
+def _select_responses(samples: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the filtered responses by document and number of the filter, as text."""
+    found: dict[str, str] = {}
+    counts: dict[Any, int] = {}
+    for row in samples:
+        number = counts[row["doc_id"]] = counts.get(row["doc_id"], 0) + 1
+        found[f"{row['doc_id']}/{number}"] = _flatten(row["filtered_resps"]).strip()
+    return found
+
+
+def _flatten(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return _flatten(value[0]) if len(value) == 1 else f"[{', '.join(_flatten(item) for item in value)}]"
+    return str(value)
+
+
+def _find_differences(theirs: Any, ours: Any) -> Iterator[str]:
+    if theirs is None or ours is None:
+        yield "missing"
+        return
+    for key in theirs["numbers"] | ours["numbers"]:
+        mine, other = ours["numbers"].get(key), theirs["numbers"].get(key)
+        if not _is_equal(mine, other):
+            yield f"{key} is {other}, in Assay {mine}"
+    for key in theirs["responses"] | ours["responses"]:
+        said, other = ours["responses"].get(key), theirs["responses"].get(key)
+        if said != other:
+            yield f"response {key} is {str(other)[:60]!r}, in Assay {str(said)[:60]!r}"
+
+
+def _is_equal(one: Any, other: Any) -> bool:
+    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
+        return (math.isnan(one) and math.isnan(other)) or math.isclose(
+            one, other, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE
+        )
+    return str(one) == str(other)
+
+
+if __name__ == "__main__":
+    main()

@@ -77,6 +77,17 @@ def test_text_escapes_control_characters_and_marks_the_best_with_a_star(hostile:
     assert len(text.splitlines()) == 4
 
 
+@pytest.mark.parametrize("name", ["text", "md", "latex"])
+def test_a_standard_error_that_ignores_clusters_is_noted(hostile: Matrix, name: str) -> None:
+    """The standard error is that of lm-eval; only the interval accounts for clusters."""
+    row = hostile.rows[0]
+    cells = tuple(None if cell is None else replace(cell, clusters=3) for cell in row.cells)
+    clustered = replace(hostile, rows=(replace(row, task="stories", cells=cells),))
+    assert "the documents of stories as independent" in format_matrix(clustered, name)
+    assert "as independent" not in format_matrix(hostile, name)
+    assert "as independent" not in format_matrix(clustered, name, NumberStyle(error="interval"))
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_runs_can_be_rows(hostile: Matrix, name: str) -> None:
     text = format_matrix(hostile, name, NumberStyle(models_in_rows=True, digits=1, error="none"))

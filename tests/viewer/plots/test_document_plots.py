@@ -26,6 +26,8 @@ def measure_task(**columns: object) -> TaskMeasurements:
             "documents": np.arange(4),
             "scores": np.array([[0.0, 1.0, 1.0, 1.0]]),
             "response_seconds": np.empty(0),
+            "total_input_tokens": 0.0,
+            "total_output_tokens": 0.0,
             **known,
             **columns,
         }
@@ -79,6 +81,7 @@ def test_scores_tokens_latency_and_costs(plot_runs: Runs) -> None:
     assert plots["histogram"].table.rows == ((0.0, 10, 0.25), (1.0, 30, 0.75))
     assert plots["histogram"].summary.startswith("40 documents, mean exact_match 0.7500.")
     assert "median 23.5" in plots["output_tokens"].summary and "Total 940." in plots["output_tokens"].summary
+    assert plots["output_tokens"].note == ""
     assert "40 responses: median 2.05 s, 90th percentile 3.61 s" in plots["latency"].summary
     assert "Total $0.082" in plots["cost"].summary
     assert sum(row[2] for row in plots["cost"].table.rows) == 40

@@ -14,6 +14,7 @@ from assay.store.documents.measurements import read_measurements
 from assay.store.runs.run import Run
 from assay.testing import ScriptedModel
 from assay.viewer.charts import LIGHT
+from assay.viewer.plots.document_plots import build_document_plot
 from assay.viewer.plots.run_plots import build_cost_plot, build_history_plot, collect_history
 
 Runs = tuple[Run, Run]
@@ -38,6 +39,10 @@ def test_a_response_of_several_documents_is_paid_once(tmp_path: Path) -> None:
     assert found.cost_usd.tolist() == pytest.approx([0.5, math.nan, 0.5, math.nan], nan_ok=True)
     assert found.response_seconds.tolist() == [0.25, 0.25]
     assert found.output_tokens.tolist() == [2, 2, 2, 2]
+    assert (found.total_input_tokens, found.total_output_tokens) == (20, 4)
+    tokens = build_document_plot("output_tokens", found)
+    assert tokens.summary.endswith("Total 4.") and "once in the total" in tokens.note
+    assert sum(row[1] for row in tokens.table.rows) == 4
     plot = build_cost_plot(run)
     assert [row[:2] for row in plot.table.rows] == [("first", 1.0), ("second", 1.0)]
     assert plot.summary.startswith("$1.00 in total")

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from tests.making import write_task
-from tests.viewer.web.browser_visit import Visit, wait_until
+from tests.viewer.web.browser_visit import Visit, check_accessibility, wait_until
 from tests.viewer.web.sample_runs import HOSTILE, SUMS, make_video_run
-from tests.viewer.web.viewer_server import Viewer, serve_runs
+from tests.viewer.web.viewer_server import TOKEN, Viewer, serve_runs
 
 from assay.store.runs.run import Run
 
@@ -205,6 +205,35 @@ def test_model_output_is_never_interpreted_as_markup(visit: Visit, runs: Runs) -
     assert page.locator("main b >> text=17").count() == 0
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_copied_link_works_with_the_token_and_says_what_to_do_without(
+    browser: Any, viewer: Viewer, runs: Runs, scheme: str
+) -> None:
+    link = f"{viewer.address}/runs/{runs[0].id}/documents?where=wrong"
+    context = browser.new_context(color_scheme=scheme, viewport={"width": 390, "height": 844})
+    page = context.new_page()
+    page.goto(link)
+    assert "needs the token" in page.inner_text("h1") and "assay view --bundle" in page.inner_text("main")
+    check_accessibility(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.fill("input[name=token]", "guessed")
+    page.click("button")
+    page.wait_for_selector("h1 >> text=needs the token")
+    page.fill("input[name=token]", TOKEN)
+    page.click("button")
+    page.wait_for_url(link)
+    page.wait_for_selector("table.documents")
+    context.close()
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{link}&token={TOKEN}")
+    page.wait_for_url(link)
+    page.wait_for_selector("table.documents")
+    page.goto(f"{viewer.address}/")
+    assert page.locator("tr[data-run]").count() == 2
+    context.close()
+
+
 def test_a_path_outside_the_run_is_refused(visit: Visit, runs: Runs) -> None:
     for path in ("..%2Fjournal.sqlite", "..%2F..%2F..%2Fetc%2Fpasswd", "journal.sqlite", "f" * 64):
         status = visit.page.evaluate(
@@ -224,6 +253,7 @@ def test_pages_fit_a_phone_without_horizontal_scrolling(
         "run": f"/runs/{runs[0].id}",
         "documents": f"/runs/{runs[0].id}/documents",
         "document": f"/runs/{runs[0].id}/documents/choices/1",
+        "labels": f"/runs/{runs[0].id}/labels",
         "compare": f"/compare?run={runs[0].id}&run={runs[1].id}",
     }
     for name, path in paths.items():
@@ -231,6 +261,10 @@ def test_pages_fit_a_phone_without_horizontal_scrolling(
         page.wait_for_load_state("networkidle") if name == "document" else page.wait_for_timeout(150)
         page.screenshot(path=screenshots / f"phone-{name}.png")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
+        for popup in page.locator("details.popup").all() if name == "documents" else ():
+            popup.locator("summary").click()
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
+            popup.locator("summary").click()
     visit.check()
     visit.context.close()
 

@@ -48,6 +48,10 @@ def test_comparisons_are_accessible(browser: Any, viewer: Viewer, runs: Runs, sc
     page = visit.open(f"/compare?run={runs[0].id}&run={runs[1].id}")
     page.wait_for_selector("figure.chart.drawn .main-svg")
     check_accessibility(page)
+    overflow = (
+        "[...document.querySelectorAll('table.flips th')].filter(one => one.scrollWidth > one.clientWidth)"
+    )
+    assert page.evaluate(f"{overflow}.length") == 0, "long names of runs do not overlap"
     page = visit.open(f"/compare/document?run={runs[0].id}&run={runs[1].id}&task=sums&document=4")
     page.wait_for_selector(".markdown")
     check_accessibility(page)

@@ -111,9 +111,20 @@ def test_the_first_metric_decides_whether_a_document_is_right(
     assert build_verdict_summary(record, [], [], {("none", "m"): direction}).state == state
 
 
+def test_corpus_metrics_have_a_value_for_each_document() -> None:
+    record = make_record(
+        "x", verdicts=[("none", "wer", "evidence", [1, 4], ""), ("none", "bleu", "evidence", ["a", "b"], "")]
+    )
+    summary = build_verdict_summary(record, [], [], {("none", "wer"): False})
+    assert [(one.name, one.value) for one in summary.metrics] == [("wer", 0.25)]
+    assert summary.word == "scored"
+
+
 def test_the_target_of_a_choice_is_its_text() -> None:
     record = make_record("B", target=1, fields={"choices": ["red", "blue"]})
     assert build_verdict_summary(record, [], [], {}).target == "blue"
+    calls = make_record("x", target=[[{"name": "cancel", "arguments": {}}], "Done."])
+    assert build_verdict_summary(calls, [], [], {}).target == '[{"name": "cancel", "arguments": {}}] | Done.'
     unknown = build_verdict_summary(make_record("x", target=""), [], [], {})
     assert not unknown.has_target
 

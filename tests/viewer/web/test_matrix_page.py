@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import re
+import shutil
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.viewer.web.browser_visit import Visit, check_accessibility
 from tests.viewer.web.viewer_server import Viewer
 
+from assay.store.journal.journal import JOURNAL_FILE
 from assay.store.runs.run import Run
 from assay.viewer.matrix.score_matrix import MatrixCell, MatrixRow
-from assay.viewer.web.pages.matrix import compute_heat_levels
+from assay.viewer.web.pages.matrix import build_history_context, compute_heat_levels
+from assay.viewer.web.rendering import render
+from assay.viewer.web.run_catalog import RunCatalog
+from assay.viewer.web.run_entries import RunEntryCache
 
 Runs = tuple[Run, Run]
 
@@ -52,6 +59,20 @@ def test_the_history_of_a_task_lists_every_run(viewer: Viewer, runs: Runs) -> No
     assert all(run.id in page for run in runs)
     assert page.count('<script type="application/json">') == 1
     assert viewer.get("/matrix/history?task=nothing").status == 404
+
+
+def test_the_history_says_that_damaged_runs_are_left_out(runs: Runs, tmp_path: Path) -> None:
+    shutil.copytree(runs[0].folder, tmp_path / "runs" / "good")
+    (tmp_path / "runs" / "damaged").mkdir()
+    (tmp_path / "runs" / "damaged" / JOURNAL_FILE).write_bytes(b"no journal" * 1000)
+    catalog = RunCatalog([str(tmp_path / "runs")])
+    with closing(catalog):
+        entries = RunEntryCache()
+        listed = [entries.get(key, folder) for key, folder in catalog.folders().items()]
+        context = build_history_context(catalog, listed, "sums", "")
+    assert context["note"] == "1 damaged run is left out." and len(context["rows"]) == 1
+    page = render("history.html", page="matrix", **context)
+    assert "1 damaged run is left out." in page
 
 
 @pytest.mark.browser

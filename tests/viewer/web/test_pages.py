@@ -336,6 +336,21 @@ def test_a_truncated_prompt_is_marked(tmp_path: Path) -> None:
         assert "1 of 2 prompts truncated" in viewer.get_when_ready(f"/runs/{run.id}").text
 
 
+def test_many_responses_of_a_document_are_folded(tmp_path: Path) -> None:
+    sampling = {"temperature": 0.7, "do_sample": True}
+    task = write_task(tmp_path, "many", [{"question": "x", "answer": "y"}], generation_kwargs=sampling)
+    run = assay.run(
+        model=make_model(lambda request: "y"),
+        tasks=[str(task)],
+        repeats=20,
+        output_path=str(tmp_path / "out"),
+    )
+    with serve_runs([tmp_path / "out"]) as viewer:
+        page = viewer.get_when_ready(f"/runs/{run.id}/documents/many/0").text
+    shown, _, folded = page.partition("<summary>4 more responses</summary>")
+    assert shown.count(">response ") == 16 and folded.count(">response ") == 4
+
+
 def test_tools_and_tool_calls_are_shown_and_escaped(tmp_path: Path) -> None:
     (tmp_path / "areas.jsonl").write_text('{"question": "Area?", "calls": []}\n')
     task = {

@@ -125,9 +125,21 @@ def explain_difference(
     if not found:
         raise UserError(
             "the runs share no task with document scores",
-            hint=f"the first has: {', '.join(first.tasks)}; the second: {', '.join(second.tasks)}",
+            hint=f"the first has: {', '.join(first.tasks)}; the second: {', '.join(second.tasks)}"
+            + _name_sources_without_documents(first, second, shared),
         )
     return found
+
+
+def _name_sources_without_documents(
+    first: ScoreTableSource, second: ScoreTableSource, tasks: Sequence[str]
+) -> str:
+    names = [
+        source.name
+        for source in (first, second)
+        if tasks and not any(source.read_score_table(task).documents for task in tasks)
+    ]
+    return "".join(f"; `{name}` has aggregate scores only, no documents" for name in dict.fromkeys(names))
 
 
 def _explain_task(

@@ -93,6 +93,7 @@ OUTCOME_COLOURS = {
     "time-limit": "#7a6f9b",
     "tool-error-limit": "#b07d4b",
     "workspace-limit": "#8f6a4f",
+    "sandbox-limit": "#7c5f63",
     "step-limit": "#5f7488",
     "in-doubt": "#8a4f7d",
     "user-left": "#a3667f",

@@ -35,6 +35,7 @@ _MISMATCH_KINDS = {
     "filters": "scoring",
     "metrics": "scoring",
     "judges": "judge",
+    "agent tools": "tools",
 }
 _BLOCKS = {
     "template": "prompts",
@@ -159,8 +160,32 @@ def format_pair(first: Any, second: Any) -> str:
     'float32 and bfloat16'
     >>> format_pair("x" * 100 + "1", "x" * 100 + "2")
     '…xxxxxxxxxxxxxxxxxxxx1 and …xxxxxxxxxxxxxxxxxxxx2'
+
+    Of two mappings, only the keys that differ are shown, and a nested mapping of one side by its key:
+
+    >>> format_pair({"top_k": 3, "until": "x"}, {"top_k": 4, "until": "x"})
+    'top_k=3 and top_k=4'
+    >>> format_pair({"gpt": {"api": "chat"}}, {"claude": {"api": "chat"}})
+    'gpt and claude'
     """
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        first, second = _format_differing_keys(first, second), _format_differing_keys(second, first)
     return " and ".join(excerpt_difference(format_fact(first), format_fact(second), _MAX_LENGTH))
+
+
+def _format_differing_keys(value: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    parts = []
+    for key, item in sorted(value.items(), key=str):
+        rest = other.get(key)
+        if key in other and rest == item:
+            continue
+        if not isinstance(item, Mapping):
+            parts.append(f"{key}={item}")
+        elif isinstance(rest, Mapping):
+            parts.append(f"{key} ({_format_differing_keys(item, rest)})")
+        else:
+            parts.append(str(key))
+    return ", ".join(parts) or "none"
 
 
 def format_fact(value: Any) -> str:

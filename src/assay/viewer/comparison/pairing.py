@@ -34,12 +34,15 @@ class Pairing:
 
 
 def pair_documents(first: ScoreTable, second: ScoreTable) -> Pairing:
-    """Pair documents by contents; by prompts if a run does not store contents.
+    """Pair documents by contents; by prompts if a run does not store contents, or if the fields are those of different programs.
 
     Samples of lmms-eval have neither if their prompts are written differently: only these are paired by number.
     """
     if _has_contents(first) and _has_contents(second):
         pairs = _match_digests(first, second, first.content_digests, second.content_digests)
+        has_other_fields = first.fields_of != second.fields_of
+        if not pairs and has_other_fields and _has_unique_prompts(first) and _has_unique_prompts(second):
+            pairs = _match_digests(first, second, first.prompt_digests, second.prompt_digests)
         return _build_pairing(first, second, pairs)
     pairs = _match_digests(first, second, first.prompt_digests, second.prompt_digests)
     if pairs:
@@ -51,6 +54,11 @@ def pair_documents(first: ScoreTable, second: ScoreTable) -> Pairing:
 
 def _has_contents(table: ScoreTable) -> bool:
     return not table.content_digests or table.content_digests[0] is not None
+
+
+def _has_unique_prompts(table: ScoreTable) -> bool:
+    """Whether prompts identify documents; prompts about images may all have the same text."""
+    return len(set(table.prompt_digests)) == len(table.prompt_digests)
 
 
 def _match_digests(

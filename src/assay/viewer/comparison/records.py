@@ -11,7 +11,15 @@ from typing import Any
 from assay.core.errors import InvalidOption
 from assay.stats.comparisons.multiplicity import CORRECTIONS
 
-__all__ = ["BLOCKING_KINDS", "CompareOptions", "Comparison", "ComparisonRow", "Flip", "Mismatch"]
+__all__ = [
+    "BLOCKING_KINDS",
+    "CompareOptions",
+    "Comparison",
+    "ComparisonRow",
+    "Flip",
+    "Mismatch",
+    "VariantDifference",
+]
 
 
 BLOCKING_KINDS = ("prompts", "judge", "scoring", "identity", "pairing")
@@ -74,6 +82,18 @@ class Flip:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VariantDifference:
+    """The difference between two runs with one prompt variant."""
+
+    name: str
+    first: float
+    second: float
+    difference: float
+    winner: str
+    """`first`, `second` or `neither`: which has the better score, significant or not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRow:
     """The difference between two runs in one metric of a task, a category of it, or all tasks together."""
 
@@ -123,6 +143,8 @@ class ComparisonRow:
 
     flips: tuple[Flip, ...] = ()
     notes: tuple[str, ...] = ()
+    variants: tuple[VariantDifference, ...] = ()
+    """The difference with each prompt, if the task has prompt variants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +225,9 @@ class Comparison:
     def as_json(self) -> dict[str, Any]:
         """Return JSON values; infinite and undefined numbers become None."""
         plain: dict[str, Any] = _replace_non_finite(asdict(self))
+        for row in (*plain["rows"], *plain["categories"], plain["overall"]):
+            if row is not None and not row["variants"]:
+                del row["variants"]
         return plain
 
 

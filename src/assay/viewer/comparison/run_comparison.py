@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,22 +11,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.core.errors import UnknownName, UserError
+from assay.core.records.subsets import DocumentSubset
 from assay.scoring.metrics import METRICS
 from assay.stats.comparisons.comparison import Difference, compare_pairs
 from assay.stats.intervals.resampling import CorpusDifference, compare_corpora
+from assay.stats.subsets.estimates import WeightedDifference, compare_weighted_pairs
 from assay.store.documents.score_tables import ScoreColumn, ScoreTable, ScoreTableSource
+from assay.viewer.comparison.attempts import pair_attempts
 from assay.viewer.comparison.clusters import read_clusters, suggest_cluster_field
 from assay.viewer.comparison.mismatches import find_blocking_kinds, find_run_mismatches, find_task_mismatches
 from assay.viewer.comparison.model_scores import find_source
 from assay.viewer.comparison.multiplicity import adjust_comparisons
 from assay.viewer.comparison.pairing import Pairing, pair_documents, scores_from_column
 from assay.viewer.comparison.records import CompareOptions, Comparison, ComparisonRow, Flip, Mismatch
+from assay.viewer.comparison.subset_weights import find_shared_subset, list_subset_documents
+from assay.viewer.comparison.variants import (
+    PairedScores,
+    combine_variants,
+    describe_winners,
+    find_families,
+)
 
 __all__ = ["compare_sources", "match_columns"]
 
 Floats = NDArray[np.float64]
 
 _MAX_CATEGORIES = 200
+_NO_DOCUMENTS = "aggregate scores only, no documents"
 
 
 def compare_sources(first: ScoreTableSource, second: ScoreTableSource, options: CompareOptions) -> Comparison:
@@ -40,11 +51,25 @@ def compare_sources(first: ScoreTableSource, second: ScoreTableSource, options: 
     mismatches: list[Mismatch] = []
     notes: list[str] = []
     lacking: list[UnknownName] = []
-    for task in _select_tasks(first, second, options):
+    families = find_families(first.tasks, second.tasks)
+    if options.tasks:  # a variant that is named itself is compared alone
+        families = {task: name for task, name in families.items() if name in options.tasks}
+    selected = _select_tasks(first, second, options, families)
+    by_family: dict[tuple[str, str, str], list[PairedScores]] = {}
+    for task in selected:
         one = first.read_score_table(task)
         other = second.read_score_table(task, one.kind)
         if other.kind != one.kind:
             one = first.read_score_table(task, other.kind)
+        if without := [
+            source.name
+            for source, table in ((first, one), (second, other))
+            if not table.documents and any(estimate.task == task for estimate in source.read_estimates())
+        ]:
+            notes.append(f"{task}: {' and '.join(dict.fromkeys(without))}: {_NO_DOCUMENTS}")
+            continue
+        one, other, note = pair_attempts(one, other)
+        notes += [note] if note else []
         pairing = pair_documents(one, other)
         left, right = find_source(first, task), find_source(second, task)
         found = [
@@ -61,14 +86,20 @@ def compare_sources(first: ScoreTableSource, second: ScoreTableSource, options: 
             lacking.append(error)
             names, note = None, f"{error.what}; documents are treated as independent"
         notes += [note] if note else []
-        if names is None and not options.cluster_by and (hint := suggest_cluster_field(first, task)):
-            notes.append(hint)
+        uses_clusters = find_shared_subset(one, other, pairing)[0] is None
+        if names is None and uses_clusters and not options.cluster_by:
+            notes += [hint] if (hint := suggest_cluster_field(first, task)) else []
         if not options.metrics and (hint := _suggest_repeats_metric(one, other)):
             notes.append(hint)
         compared = [
             _block_verdict(row, found, options)
             for row in _compare_task(one, other, pairing, names, options, notes)
         ]
+        if task in families:
+            for row in compared:
+                scores = _read_paired_scores(one, other, pairing, names, row)
+                by_family.setdefault((families[task], row.pipeline, row.metric), []).append(scores)
+            continue
         rows += compared
         if options.category and compared:
             try:
@@ -77,10 +108,20 @@ def compare_sources(first: ScoreTableSource, second: ScoreTableSource, options: 
             except UnknownName as error:
                 lacking.append(error)
                 notes.append(error.what)
+    for (family, *_), members in by_family.items():
+        combined = combine_variants(family, members, level=options.level)
+        if combined is None:
+            notes.append(f"{family}: the prompt variants cannot be compared together")
+            rows += [member.row for member in members]
+            continue
+        rows.append(combined)
+        notes.append(describe_winners(combined, *_choose_labels(first, second)))
     field_count = bool(options.cluster_by) + bool(options.category)
     if lacking and len(lacking) == field_count * len({row.task for row in rows}):
         raise lacking[0]
     if not rows:
+        if notes and all(note.endswith(_NO_DOCUMENTS) for note in notes):
+            notes.append("`assay table` shows the scores side by side")
         raise UserError("the runs have no metric and document in common", hint="; ".join(notes))
     comparison = Comparison(
         first=first.name,
@@ -97,10 +138,50 @@ def compare_sources(first: ScoreTableSource, second: ScoreTableSource, options: 
     return adjust_comparisons([comparison])[0]
 
 
-def _select_tasks(first: ScoreTableSource, second: ScoreTableSource, options: CompareOptions) -> list[str]:
+def _choose_labels(first: ScoreTableSource, second: ScoreTableSource) -> tuple[str, str]:
+    """Return how to name both runs: by their models if these differ."""
+    if first.model and second.model and first.model != second.model:
+        return first.model, second.model
+    return "the first run", "the second run"
+
+
+def _read_paired_scores(
+    first: ScoreTable,
+    second: ScoreTable,
+    pairing: Pairing,
+    clusters: Sequence[Any] | None,
+    row: ComparisonRow,
+) -> PairedScores:
+    """Return the scores behind a row, for the comparison over all prompt variants."""
+    column, other = next(
+        both
+        for both in match_columns(first, second)
+        if (both[0].pipeline, both[0].metric) == (row.pipeline, row.metric)
+    )
+    before, after = scores_from_column(column), scores_from_column(other)
+    if before is None or after is None:
+        return PairedScores(row=row, documents=[], before=np.empty(0), after=np.empty(0), clusters=None)
+    left, right = before[pairing.first], after[pairing.second]
+    kept = np.flatnonzero(~(np.isnan(left) | np.isnan(right))).tolist()
+    return PairedScores(
+        row=row,
+        documents=[first.documents[pairing.first[index]] for index in kept],
+        before=left[kept],
+        after=right[kept],
+        clusters=None if clusters is None else [clusters[index] for index in kept],
+    )
+
+
+def _select_tasks(
+    first: ScoreTableSource, second: ScoreTableSource, options: CompareOptions, families: Mapping[str, str]
+) -> list[str]:
+    """Return the tasks to compare. `families` are the variants of the tasks that have several prompts."""
     shared = [task for task in first.tasks if task in second.tasks]
+    chosen: dict[str, None] = {}
     for task in options.tasks:
-        if task not in shared:
+        members = [task] if task in shared else [one for one in families if families[one] == task]
+        chosen |= dict.fromkeys(members)
+        if not members:
             raise UnknownName(
                 f"the task `{task}` is not in both runs", hint=f"both have: {', '.join(shared) or 'none'}"
             )
@@ -109,7 +190,7 @@ def _select_tasks(first: ScoreTableSource, second: ScoreTableSource, options: Co
             f"the runs have no task in common: {_list_names(first.tasks)} and {_list_names(second.tasks)}",
             hint="runs can only be compared on tasks that both have",
         )
-    return list(options.tasks) or shared
+    return list(chosen) or shared
 
 
 def _list_names(tasks: Sequence[str]) -> str:
@@ -163,12 +244,27 @@ def _compare_column(
     if not kept.any():
         return None
     chosen = None if clusters is None else [name for name, keep in zip(clusters, kept, strict=True) if keep]
-    row = _compare_scores(first.task, column, left[kept], right[kept], chosen, options)
+    subset, subset_note = find_shared_subset(first, second, pairing)
+    if subset is None:
+        row = _compare_scores(first.task, column, left[kept], right[kept], chosen, options)
+    else:
+        numbers = list_subset_documents(first, second, pairing)
+        drawn = [numbers[index] for index in np.flatnonzero(kept).tolist()]
+        row = _compare_weighted(first.task, column, (left[kept], right[kept]), (subset, drawn), options)
     lost = int((~kept).sum())
     row_notes = [_describe_missing(lost, len(kept))] if lost else []
+    row_notes += [subset_note] if subset_note else []
+    if subset is not None and chosen is not None:
+        row_notes.append(
+            "clusters are not used: the interval is about the documents of the task, which were drawn one by one"
+        )
     if row.clusters == 1:
         row_notes.append("all documents belong to one cluster, so the uncertainty cannot be estimated")
-    if not _is_mean(column, before) or not _is_mean(other, after):
+    if (
+        first.subset is None
+        and second.subset is None
+        and not (_is_mean(column, before) and _is_mean(other, after))
+    ):
         row_notes.append("the reported values are not means of the document scores; the means are compared")
     flips: tuple[Flip, ...] = ()
     if options.flips:
@@ -178,6 +274,8 @@ def _compare_column(
 
 def _suggest_repeats_metric(first: ScoreTable, second: ScoreTable) -> str:
     """Return a hint if documents have repeated answers, whose mean is more precise than the reported metric."""
+    if first.attempts or second.attempts:
+        return ""  # the score of an agent is the mean already
     shared = match_columns(first, second)
     main = shared[0][0] if shared else None
     name = f"{main.metric}.mean" if main else ""
@@ -267,10 +365,36 @@ def _compare_scores(
     )
 
 
+def _compare_weighted(
+    task: str,
+    column: ScoreColumn,
+    scores: tuple[Floats, Floats],
+    sample: tuple[DocumentSubset, Sequence[int]],
+    options: CompareOptions,
+) -> ComparisonRow:
+    """Compare two runs on a weighted subset; `sample` is the subset and the document of each pair of scores."""
+    before, after = scores
+    subset, documents = sample
+    strata = subset.strata
+    found = compare_weighted_pairs(
+        before, after, [strata[document] for document in documents], subset.sizes, level=options.level
+    )
+    steps = after - before if is_higher_better(column) else before - after
+    row = _build_row(task, column, found, test=found.test, documents=len(before), clusters=None)
+    return replace(
+        row,
+        degrees=found.degrees,
+        wins=int((steps > 0).sum()),
+        ties=int((steps == 0).sum()),
+        losses=int((steps < 0).sum()),
+        share=bool(min(before.min(), after.min()) >= 0 and max(before.max(), after.max()) <= 1),
+    )
+
+
 def _build_row(
     task: str,
     column: ScoreColumn,
-    found: Difference | CorpusDifference,
+    found: Difference | CorpusDifference | WeightedDifference,
     *,
     test: str,
     documents: int,
@@ -370,6 +494,8 @@ def _compare_categories(
         return []
     left, right = before[pairing.first], after[pairing.second]
     kept = ~(np.isnan(left) | np.isnan(right))
+    if first.subset is not None or second.subset is not None:
+        notes.append(f"{first.task}: categories are compared without the weights of the subset")
     names, counts = np.unique(labels[kept], return_counts=True)
     if len(names) > _MAX_CATEGORIES:
         notes.append(

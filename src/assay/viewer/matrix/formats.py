@@ -102,8 +102,26 @@ def _build_text_cells(matrix: Matrix, style: NumberStyle) -> list[list[str]]:
     ]
 
 
-def _list_text_notes(matrix: Matrix) -> list[str]:
-    return [*([f"* {_BEST_NOTE}"] if _has_best(matrix) else []), *matrix.notes]
+def _list_text_notes(matrix: Matrix, style: NumberStyle) -> list[str]:
+    return [*([f"* {_BEST_NOTE}"] if _has_best(matrix) else []), *_list_notes(matrix, style)]
+
+
+def _list_notes(matrix: Matrix, style: NumberStyle) -> list[str]:
+    """Return the notes of the table, and the tasks whose standard error ignores their clusters, as in lm-eval."""
+    clustered = dict.fromkeys(
+        row.task
+        for row in matrix.rows
+        if any(
+            cell is not None and cell.clusters is not None and cell.stderr is not None for cell in row.cells
+        )
+    )
+    if style.error != "stderr" or not clustered:
+        return [*matrix.notes]
+    names = escape_control_characters(", ".join(clustered))
+    return [
+        *matrix.notes,
+        f"± treats the documents of {names} as independent, but they are clustered; `--error interval` accounts for clusters",
+    ]
 
 
 def _format_text(matrix: Matrix, style: NumberStyle) -> str:
@@ -118,7 +136,7 @@ def _format_text(matrix: Matrix, style: NumberStyle) -> str:
         for line in table
     ]
     lines.insert(1, "─" * max(map(len, lines)))
-    return "\n".join([*lines, *_list_text_notes(matrix)]) + "\n"
+    return "\n".join([*lines, *_list_text_notes(matrix, style)]) + "\n"
 
 
 def build_text_tables(matrix: Matrix, style: NumberStyle, width: int) -> tuple[list[TextTable], list[str]]:
@@ -137,7 +155,7 @@ def build_text_tables(matrix: Matrix, style: NumberStyle, width: int) -> tuple[l
                 break
         tables.append(table)
         start = end
-    return tables, _list_text_notes(matrix)
+    return tables, _list_text_notes(matrix, style)
 
 
 def _build_text_table(header: list[str], body: list[list[str]], columns: list[int], left: int) -> TextTable:
@@ -177,7 +195,10 @@ def _format_markdown(matrix: Matrix, style: NumberStyle) -> str:
         )
     sides = ["---"] * left + ["---:"] * (len(table[0]) - left)
     shown_lines = [f"| {' | '.join(line)} |" for line in (lines[0], sides, *lines[1:])]
-    notes = [f"**bold**: {_BEST_NOTE}" if _has_best(matrix) else "", *map(_escape_markdown, matrix.notes)]
+    notes = [
+        f"**bold**: {_BEST_NOTE}" if _has_best(matrix) else "",
+        *map(_escape_markdown, _list_notes(matrix, style)),
+    ]
     return "\n".join([*shown_lines, *(f"\n{note}" for note in notes if note)]) + "\n"
 
 
@@ -216,6 +237,7 @@ def _format_latex(matrix: Matrix, style: NumberStyle) -> str:
             cells[0] = f"\\textbf{{{cells[0]}}}" if row.group else cells[0]
         lines.append(f"{' & '.join(cells)} \\\\")
     note = f"% bold: {_BEST_NOTE}\n" if _has_best(matrix) else ""
+    note += "".join(f"% {' '.join(one.split())}\n" for one in _list_notes(matrix, style))
     return "\n".join(
         [
             f"{note}% needs \\usepackage{{booktabs}}",

@@ -33,6 +33,9 @@ class MatrixCell:
     best: bool = False
     """Whether it is significantly better than the score of every other run."""
 
+    clusters: int | None = None
+    """Number of clusters if the interval is clustered."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixColumn:
@@ -138,6 +141,7 @@ def _build_cell(estimate: Estimate) -> MatrixCell:
         stderr=estimate.stderr,
         interval=estimate.interval,
         scored=estimate.scored,
+        clusters=estimate.clusters,
     )
 
 

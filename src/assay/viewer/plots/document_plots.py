@@ -228,11 +228,13 @@ def _plot_amount(request: _Request, *, name: str, title: str, column: str, axis:
     format_value = format_dollars if column == "cost_usd" else _format_count
     if not histogram.count:
         return Plot(name=name, title=title, missing=missing)
-    total = format_value(histogram.total)
+    total = getattr(request.found, f"total_{column}", histogram.total)
+    shared = "A response that several documents share counts for each of them, and once in the total."
     return Plot(
         name=name,
         title=title,
-        summary=f"{_describe(histogram, format_value, 'documents')} Total {total}.",
+        summary=f"{_describe(histogram, format_value, 'documents')} Total {format_value(total)}.",
+        note=shared if total < histogram.total * (1 - 1e-9) else "",
         table=_tabulate(histogram, column),
         build=partial(build_distribution_figure, histogram, title=axis, format_value=format_value),
     )

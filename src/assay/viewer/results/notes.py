@@ -8,36 +8,45 @@ from typing import Any
 
 from assay.core.progress import label_service
 from assay.core.records.endings import ENDINGS
+from assay.core.records.subsets import STRATIFIED, DocumentSubset
 from assay.core.records.verdicts import Estimate
 from assay.store.runs.run import Run
 from assay.store.runs.usage import UsageTotals
 from assay.viewer.number_format import format_dollars, format_float
+from assay.viewer.results.variants import format_variant_notes
 from assay.viewer.text_tables import Column, TextTable, render_table_text
 
 __all__ = [
     "REPEAT_TITLES",
     "build_repeat_rows",
     "format_group_notes",
+    "format_import_notes",
     "format_letter_notes",
     "format_notes",
     "format_outcome_notes",
     "format_server_notes",
+    "format_subset_notes",
     "format_truncation_notes",
     "format_usage",
+    "read_subsets",
 ]
 
 
 def format_notes(run: Run, *, width: int = 10_000, repeats: bool = True) -> list[str]:
     """Return the lines below the table: repeats, stop rules, warnings, and the usage of the model and each judge.
 
-    `width` limits the table of repeats; the other lines are not wrapped. `repeats`: whether to include this table; pages
-    have `build_repeat_rows`.
+    `width` limits the table of repeats; the other lines are not wrapped. `repeats`: whether to include this table and
+    the lines of prompt variants; pages have `build_repeat_rows` and `build_variant_rows`.
     """
     lines = [
+        *format_import_notes(run),
         *_format_interval_methods(run),
         *(_format_repeats(run, width) if repeats else ()),
+        *(format_variant_notes(run) if repeats else ()),
         *_format_agents(run),
+        *_format_variance(run),
         *_format_stop_rules(run),
+        *format_subset_notes(run),
         *format_letter_notes(run),
         *format_server_notes(run),
         *format_truncation_notes(run),
@@ -65,6 +74,7 @@ def _format_overspending(run: Run) -> list[str]:
     """Return a note if the run cost more than `--max_cost`."""
     limit = run.facts.get("spec", {}).get("max_cost")
     cost = sum(spent.cost_usd or 0.0 for spent in (run.spent, *run.spent_by_judge.values()))
+    cost += sum(run.facts.get("probe_costs", {}).values())
     if limit is None or cost <= limit:
         return []
     over = format_dollars(cost - limit)
@@ -72,10 +82,14 @@ def _format_overspending(run: Run) -> list[str]:
 
 
 def _count_calls(run: Run, name: str, requests: int) -> str:
-    """Count the requests, and the calls that found out what the server supports."""
+    """Count the requests, and the calls that found out what the server supports, with their cost."""
     probes = run.facts.get("probe_calls", {}).get(name, 0)
+    cost = run.facts.get("probe_costs", {}).get(name)
     text = _count_requests(requests)
-    return f"{text} and {probes} probe call{'s' if probes != 1 else ''}" if probes else text
+    if not probes:
+        return text
+    paid = f" ({format_dollars(cost)} more)" if cost else ""
+    return f"{text} and {probes} probe call{'s' if probes != 1 else ''}{paid}"
 
 
 _COMMON_METHODS = frozenset(("", "wilson", "stratified"))
@@ -117,6 +131,45 @@ def _format_interval_methods(run: Run) -> list[str]:
 
 def _count_requests(count: int) -> str:
     return f"{count} request{'s' if count != 1 else ''}"
+
+
+def format_import_notes(run: Run) -> list[str]:
+    """Return where an imported run comes from, what its files do not contain, and the notes of the import."""
+    if "imported_from" not in run.facts:
+        return []
+    without = run.tasks_without_documents
+    if without and len(without) == len(run.tasks):
+        missing = "; the files contain aggregate scores only, no documents"
+    elif without:
+        names = ", ".join(without[:3]) + (f" and {len(without) - 3} more" if len(without) > 3 else "")
+        missing = f"; aggregate scores only, no documents: {names}"
+    else:
+        missing = ""
+    notes = run.facts.get("import_notes", ())
+    return [f"imported from {run.facts['imported_from']}{missing}", *map(str, notes)]
+
+
+def format_subset_notes(run: Run) -> list[str]:
+    """Return a line for each task whose documents are a weighted subset.
+
+    `gsm8k: 100 of 1319 documents, weighted; stratified random sample from 5 runs; the score is that of all 1319 documents`
+    """
+    lines = []
+    for task, content in read_subsets(run).items():
+        subset = DocumentSubset.from_json(content, where=task)
+        count = len(subset.history)
+        source = f" from {count} run{'s' if count != 1 else ''}" if subset.method == STRATIFIED else ""
+        lines.append(
+            f"{task}: {subset.sampled} of {subset.documents} documents, weighted; {subset.method}{source};"
+            f" the score is that of all {subset.documents} documents"
+        )
+    return lines
+
+
+def read_subsets(run: Run) -> Mapping[str, Any]:
+    """Return the weighted subsets of a run by task, as its options store them."""
+    found = run.facts.get("spec", {}).get("subset")
+    return found if isinstance(found, Mapping) else {}
 
 
 def format_letter_notes(run: Run) -> list[str]:
@@ -340,6 +393,26 @@ def _format_agents(run: Run) -> list[str]:
         if unlimited := row.get("limits_without_effect"):
             names = " and ".join(f"`{name}`" for name in unlimited)
             lines.append(f"{row['task']}: {names} had no effect: the responses have no token counts or costs")
+    return lines
+
+
+def _format_variance(run: Run) -> list[str]:
+    """Return a line per agent task with the variance components of its first metric."""
+    lines, seen = [], set()
+    for row in run.facts.get("repeats") or ():
+        parts = row.get("components")
+        if not parts or row["task"] in seen:
+            continue
+        seen.add(row["task"])
+        shown = [
+            f"{name} {parts[name]:.4f}"
+            for name in ("task", "agent", "user", "judge")
+            if parts[name] is not None
+        ]
+        line = f"{row['task']}: variance of {row['metric']}: {', '.join(shown)}"
+        if parts["includes"]:
+            line += f" (agent includes {' and '.join(parts['includes'])})"
+        lines.append(line)
     return lines
 
 

@@ -258,6 +258,9 @@ def _iterate_settings(run: Run) -> Iterator[tuple[str, str]]:
         if value is None or (name not in _ALWAYS_SHOWN and _is_default(value, default)):
             continue
         yield f"--{name}", _format_setting(value)
+    if lock := run.facts.get("lock"):
+        drift = f" ({len(lock['drift'])} accepted differences)" if lock.get("drift") else ""
+        yield "lockfile", f"{lock['file']} {lock['digest']}{drift}"
     manifest = run.facts.get("manifest")
     manifest = manifest if isinstance(manifest, dict) else {}
     versions, hardware = manifest.get("versions", {}), manifest.get("hardware", {})

@@ -18,7 +18,7 @@ from assay.core.ports import Sink
 from assay.core.progress import RunProgress, TaskProgress
 from assay.core.secrets import redact, redact_values
 from assay.store.runs.run import Run
-from assay.viewer.exports.lm_eval import build_results
+from assay.viewer.exports.event_facts import build_result_facts
 from assay.viewer.sinks import SINKS
 
 __all__ = ["SinkDispatcher", "open_sinks"]
@@ -199,21 +199,7 @@ def _build_end_facts(counters: RunProgress, folder: Path) -> dict[str, Any]:
     except AssayError:
         return facts
     try:
-        if run.finished:
-            facts["results"] = build_results(run)
-            facts["numbers"] = [
-                {
-                    "task": one.task,
-                    "metric": one.metric,
-                    "filter": one.pipeline,
-                    "value": one.value,
-                    "stderr": one.stderr,
-                    "interval": one.interval,
-                    "scored": one.scored,
-                }
-                for one in run.estimates
-            ]
-        facts["outcomes"] = {task: run.outcomes(task) for task in run.tasks}
+        facts |= build_result_facts(run)
     except AssayError as error:
         facts["unreadable"] = error.what
     finally:

@@ -7,6 +7,7 @@ from assay.store.runs.run import Run
 from assay.viewer.number_format import DIRECTION_ARROWS, format_float, format_number
 from assay.viewer.results.notes import format_notes
 from assay.viewer.results.score_rows import iterate_breakdown, iterate_score_rows
+from assay.viewer.results.variants import format_extremes
 from assay.viewer.text_tables import Column, TextTable, render_table_text
 
 __all__ = ["build_results_table", "format_results"]
@@ -20,6 +21,9 @@ _COLUMNS = {
     "value": Column(title="value", justify="right"),
     "stderr": Column(title="± stderr", fold=3),
     "interval": Column(title="95 % interval"),
+    "extremes": Column(
+        title="worst – best prompt", fold=1, folded="worst – best prompt {}", omit=frozenset({""})
+    ),
     "scored": Column(title="scored", justify="right", fold=2, folded="{} scored"),
     "unscored": Column(
         title="unscored", justify="right", fold=6, folded="{} unscored", omit=frozenset({"0"})
@@ -34,7 +38,8 @@ def build_results_table(run: Run) -> TextTable:
     from rich.markup import escape
 
     has_intervals = any(estimate.interval is not None for estimate in run.estimates)
-    names = [name for name in _COLUMNS if name != "interval" or has_intervals]
+    shown = {"interval": has_intervals, "extremes": bool(run.facts.get("variants"))}
+    names = [name for name in _COLUMNS if shown.get(name, True)]
     table = TextTable(columns=[_COLUMNS[name] for name in names])
 
     def add_row(cells: dict[str, str], style: str) -> None:
@@ -48,7 +53,8 @@ def build_results_table(run: Run) -> TextTable:
             add_row({"task": label}, style)
         else:
             n_shot = "" if name == previous or facts.get("n_shot") is None else str(facts["n_shot"])
-            add_row({"task": label, "n_shot": n_shot, **_build_cells(estimate)}, style)
+            cells = {"extremes": format_extremes(run, estimate), **_build_cells(estimate)}
+            add_row({"task": label, "n_shot": n_shot, **cells}, style)
             for part, value in iterate_breakdown(estimate.value):
                 add_row({"metric": f"  {escape(part)}", "value": value}, "dim")
         previous = name
@@ -65,7 +71,9 @@ def _build_cells(estimate: Estimate) -> dict[str, str]:
         "value": escape(format_number(estimate.value)),
         "stderr": _format_stderr(estimate),
         "interval": _format_interval(estimate),
-        "scored": str(estimate.scored),
+        "scored": f"{estimate.scored} of {estimate.population}"
+        if estimate.population
+        else str(estimate.scored),
         "unscored": _highlight_count(estimate.unscored, "yellow"),
         "failed": _highlight_count(estimate.failed, "red"),
     }

@@ -85,6 +85,9 @@ def describe_run(summary: RunSummary, manifest: dict[str, Any] | None) -> Iterat
     if manifest.get("command"):
         yield f"command  {shlex.join(manifest['command'])}"
     yield f"versions assay {versions.get('assay')}, Python {versions.get('python')}, {hardware.get('platform')}"
+    if isinstance(lock := manifest.get("lock"), dict):
+        drift = len(lock.get("drift") or ())
+        yield f"lock     {lock.get('file')} {lock.get('digest')}{f', {drift} accepted differences' if drift else ''}"
     for checkout, about in manifest.get("commits", {}).items():
         changes = {True: ", with uncommitted changes", False: "", None: ", uncommitted changes unknown"}[
             about.get("dirty")

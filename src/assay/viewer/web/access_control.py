@@ -146,15 +146,15 @@ async def _refuse(scope: Scope, headers: dict[bytes, str], send: Send) -> None:
 _TOKEN_PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark"><title>Token needed · Assay</title></head>
-<body><main>
-<h1>This link needs the token of its viewer</h1>
+<body style="margin:0;font:16px/1.55 system-ui,sans-serif"><main style="max-width:42rem;margin:0 auto;padding:2.5rem 1.25rem">
+<h1 style="font-size:1.5rem">This link needs the token of its viewer</h1>
 <p>If you started the viewer, open the URL that <code>assay view</code> printed in its terminal once in this browser. It
 contains the token. Then open this link again.</p>
 <p>If you received this link from another person, ask them for the URL with the token. It works on the machine of
 the viewer, or through an SSH tunnel to it, as long as <code>assay view</code> runs there. For a copy that needs neither, ask
 for a static site (<code>assay view --bundle DIR</code>).</p>
-<form action="{place}" method="get">{hidden}<p><label>Token <input name="token" required autocomplete="off" size="40"></label>
-<button>Open</button></p></form>
+<form action="{place}" method="get">{hidden}<p><label>Token <input name="token" required autocomplete="off" style="width:24rem;max-width:100%;padding:.4rem .5rem;font:inherit"></label>
+<button style="padding:.4rem 1rem;font:inherit">Open</button></p></form>
 </main></body></html>
 """
 

@@ -24,6 +24,7 @@ from assay.viewer.web import (
     plot_routes,
     rendering,
     run_routes,
+    watch_routes,
 )
 from assay.viewer.web.access_control import AccessControl
 from assay.viewer.web.background_jobs import BackgroundJobs
@@ -72,6 +73,7 @@ def build_pages(catalog: RunCatalog) -> Starlette:
             *comparison_routes.routes,
             *matrix_routes.routes,
             *plot_routes.routes,
+            *watch_routes.routes,
         ],
         lifespan=lifespan,
         exception_handlers={
@@ -84,6 +86,7 @@ def build_pages(catalog: RunCatalog) -> Starlette:
     app.state.entries = RunEntryCache()
     app.state.jobs = BackgroundJobs()
     app.state.typed = {}
+    app.state.curve_readers = {}
     return app
 
 

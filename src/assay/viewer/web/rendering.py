@@ -61,6 +61,7 @@ STATIC_FILES = {
     "run.js": "text/javascript",
     "labels.js": "text/javascript",
     "site.js": "text/javascript",
+    "watch.js": "text/javascript",
     "icon.svg": "image/svg+xml",
     "vendor/markdown-it.min.js": "text/javascript",
     "vendor/highlight.min.js": "text/javascript",
@@ -120,7 +121,7 @@ def _build_environment() -> Environment:
     filters: dict[str, Any] = {
         "number": format_score,
         "count": format_count,
-        "age": lambda moment: "" if moment is None else format_age(max(0.0, time.time() - moment)),
+        "age": _format_start,
         "moment": _format_moment,
         "duration": lambda seconds: "" if seconds is None else format_duration(seconds),
         "latency": lambda seconds: f"{1000 * seconds:.0f} ms" if seconds < 1 else format_duration(seconds),
@@ -241,7 +242,19 @@ def format_json(value: Any) -> str:
 def _format_moment(seconds: float | None) -> str:
     if seconds is None:
         return ""
-    return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    moment = datetime.fromtimestamp(seconds, UTC)
+    if SITE.get() is not None:  # a static copy is read in other time zones
+        return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+    return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _format_start(seconds: float | None) -> str:
+    """Format the time since a moment; in a static copy, which is read at any later time, the moment."""
+    if seconds is None:
+        return ""
+    if SITE.get() is not None:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return format_age(max(0.0, time.time() - seconds))
 
 
 def build_url(path: str, query: Mapping[str, Any] | None = None, **changes: Any) -> str:

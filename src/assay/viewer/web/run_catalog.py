@@ -16,6 +16,7 @@ from assay.store.index.index_pool import IndexPool, IndexState
 from assay.store.journal.journal import JOURNAL_FILE
 from assay.store.runs.lookup import DEFAULT_FOLDER, find_run, find_run_folders
 from assay.store.runs.run import SCORINGS_FOLDER, Run
+from assay.store.runs.watches import Watch, find_watches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,6 +98,24 @@ class RunCatalog:
         if folder is None:
             raise UnknownName(f"unknown run `{key}`", hint="it may have been removed or renamed")
         return folder
+
+    def watches(self) -> list[Watch]:
+        """Return the watches of training runs beside the runs, the newest first."""
+        searched = [Path(DEFAULT_FOLDER), Path()] if self._everything else self._folders
+        return find_watches(
+            dict.fromkeys([*searched, *(folder.parent for folder in self.folders().values())])
+        )
+
+    def watch(self, key: str) -> Watch:
+        """Return a watch.
+
+        Raises:
+            UnknownName: There is no such watch.
+        """
+        for watch in self.watches():
+            if watch.key == key:
+                return watch
+        raise UnknownName(f"unknown watch `{key}`", hint="it may have been removed or renamed")
 
     def key(self, folder: Path) -> str:
         """Return the key of a run."""

@@ -18,7 +18,7 @@ from assay.store.filters.evaluation import EvaluationCancelled
 from assay.store.filters.syntax import FilterError
 from assay.store.index.document_index import compute_signature
 from assay.store.journal.journal import JOURNAL_FILE
-from assay.store.runs.labels import compute_labels_signature
+from assay.store.runs.labels import Label, compute_labels_signature, group_labels, read_run_labels
 from assay.store.runs.run import Run
 from assay.store.runs.tags import read_tags
 from assay.viewer.web.pages.document import build_document_context
@@ -32,7 +32,8 @@ from assay.viewer.web.pages.documents import (
 )
 from assay.viewer.web.pages.reading_list import build_reading_list, build_unindexed_list
 from assay.viewer.web.pages.run import build_category_context, build_run_context
-from assay.viewer.web.rendering import render
+from assay.viewer.web.pages.variants import build_variant_cards
+from assay.viewer.web.rendering import SITE, render
 from assay.viewer.web.run_catalog import RunCatalog
 
 __all__ = ["routes"]
@@ -89,7 +90,9 @@ def _show_run(request: Request) -> Response:
     if not job.ready:
         return render_loading_page("Loading run", "The first time, a large run takes a few seconds.", key)
     catalog.index(key)  # build it before the user opens the documents
-    return HTMLResponse(render("run.html", page="run", **job.result()), headers=_NO_STORE)
+    has_labels = bool(read_run_labels(catalog.folder(base)))
+    page = render("run.html", page="run", has_labels=has_labels, **job.result())
+    return HTMLResponse(page, headers=_NO_STORE)
 
 
 def _show_categories(request: Request) -> Response:
@@ -195,6 +198,7 @@ def _show_documents(request: Request) -> Response:
                     run, state.index, query, selection, read_page_number(request)
                 )
         model = run.model
+        context["aggregates_only"] = bool(run.tasks_without_documents)
     return HTMLResponse(
         render("documents.html", page="documents", key=key, model=model, **context),
         headers=_NO_STORE,
@@ -221,6 +225,7 @@ def _show_document(request: Request) -> Response:
             tokens=bool(run.facts.get("spec", {}).get("token_logprobs")),
             directions=read_directions(run, task),
         )
+        context["variants"] = build_variant_cards(run, task, position, find, read_directions(run, task))
         if index is None:
             around = build_unindexed_list(run, record, key, url, filtered=any(url.values()))
         else:
@@ -234,11 +239,34 @@ def _show_document(request: Request) -> Response:
                 run, selection, key, url, task=task, position=position, metric=query.metric
             )
         model = run.model
+    labels = _read_site_labels(request, key, task, position) if SITE.get() is not None else []
     catalog.index(key)  # build it when the document has been read, which it would delay
     return HTMLResponse(
-        render("document.html", page="document", key=key, model=model, url=url, **around, **context),
+        render(
+            "document.html",
+            page="document",
+            key=key,
+            model=model,
+            url=url,
+            labels=labels,
+            **around,
+            **context,
+        ),
         headers=_NO_STORE,
     )
+
+
+def _read_site_labels(request: Request, key: str, task: str, position: int) -> list[Label]:
+    """Return the labels of a document, which a page of the server requests by itself."""
+    folder = request.app.state.catalog.folder(key)
+    job = request.app.state.jobs.get(
+        ("labels", key),
+        compute_labels_signature(folder),
+        lambda: group_labels(read_run_labels(folder)),
+        wait_s=60.0,
+    )
+    found: list[Label] = job.result().get((task, position), [])
+    return found
 
 
 def read_directions(run: Run, task: str) -> dict[tuple[str, str], bool | None]:

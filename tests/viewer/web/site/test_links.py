@@ -26,6 +26,13 @@ def make_links(**changes: object) -> SiteLinks:
         ("/runs/a/documents?page=3", "runs/a/documents/page-3.html", ""),
         ("/runs/a/documents?task=x%2Fy&outcome=failed", "runs/a/documents/index.html", "task=x%2Fy&outcome=failed"),
         ("/runs/a/documents/gsm8k/3?task=gsm8k&sort=score", "runs/a/tasks/gsm8k/3.html", ""),
+        ("/runs/a/labels", "runs/a/labels.html", ""),
+        ("/runs/a/plots", "runs/a/plots/index.html", ""),
+        ("/runs/a/plots?task=gsm8k&metric=0", "runs/a/plots/gsm8k.html", ""),
+        ("/runs/a/plots?metric=1&task=gsm8k", f"runs/a/plots/{to_file_name('gsm8k 1')}.html", ""),
+        ("/compare/plots?run=a&run=B+b&baseline=a", "compare/plots/index.html", ""),
+        ("/compare/plots?run=a&run=B+b&against=B+b&task=gsm8k", "compare/plots/gsm8k.html", ""),
+        ("/compare?run=a&run=B+b&baseline=a", "compare/index.html", ""),
         ("/compare", "compare/index.html", ""),
         ("/compare?run=a&run=B+b&side=&page=1", "compare/index.html", ""),
         ("/compare/document?run=a&run=B+b&task=t&document=3&document=3&side=better", "compare/documents/t/3-3.html", ""),
@@ -43,7 +50,7 @@ def test_places(url: str, file: str, query: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "/?tag=x", "/runs/other", "/runs/a/labels", "/runs/a/documents?where=score%3C1", "/runs/a/documents/gsm8k/10",
+        "/?tag=x", "/runs/other", "/runs/a/labels?by=judges", "/runs/a/labels/gsm8k/3", "/compare/plots?run=a", "/compare/plots?run=a&run=B+b&baseline=B+b", "/runs/a/documents?where=score%3C1", "/runs/a/documents/gsm8k/10",
         "/runs/a/documents.jsonl", "/compare?run=a&run=other", "/compare?run=a&run=B+b&baseline=B+b", "/media/a/unknown",
         "/media/a/d/frames", "/events",
     ],

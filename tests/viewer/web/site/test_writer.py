@@ -23,6 +23,7 @@ import assay
 from assay.core.errors import AssayError, InvalidOption
 from assay.store.index.document_index import DocumentIndex
 from assay.store.journal.journal import JOURNAL_FILE
+from assay.store.runs.labels import append_label
 from assay.store.runs.run import Run
 from assay.testing import ScriptedModel
 from assay.viewer.web.site.links import to_file_name
@@ -122,6 +123,15 @@ def test_run_documents_and_comparison_open_by_clicks(visit: SiteVisit, runs: Run
     page.click("tr[data-run] a.row >> nth=0")
     page.wait_for_selector("figure.chart.drawn")
     visit.check_accessibility()
+    page.click(".actions >> text=Plots")
+    page.wait_for_selector("#plot-histogram figure.chart.drawn")
+    visit.check_accessibility()
+    with page.expect_download() as started:
+        page.click("#plot-histogram button >> text=CSV")
+    assert started.value.suggested_filename == "scores.csv"
+    page.click("nav[aria-label=Task] >> text=choices")
+    page.wait_for_selector("#plot-calibration figure.chart.drawn")
+    page.click(".crumbs a[rel=up]")
     page.click(".actions >> text=Documents")
     page.wait_for_selector("table.documents tbody tr")
     visit.check_accessibility()
@@ -142,6 +152,7 @@ def test_run_documents_and_comparison_open_by_clicks(visit: SiteVisit, runs: Run
     page.wait_for_selector(".around >> text=2 of")
     page.click(".top nav >> text=Matrix")
     page.wait_for_selector("table.matrix")
+    visit.check_accessibility()
 
 
 @pytest.mark.browser
@@ -200,6 +211,32 @@ def test_pages_have_a_policy_and_only_relative_links_to_files_that_exist(site: P
         for link in re.findall(r'\s(?:href|src|data-href|action)="([^"#?]*)', text):
             assert not link.startswith(("/", "http")), (path, link)
             assert not link or (path.parent / link.replace("%20", " ")).is_file(), (path, link)
+
+
+def test_a_copy_has_dates_instead_of_ages(site: Path) -> None:
+    for path in (site / "index.html", *site.glob("runs/*/index.html"), *site.glob("matrix/*.html")):
+        text = path.read_text("utf-8")
+        assert not re.search(r">\s*(?:just now|[^<>]* ago)\s*<", text), path
+    assert re.search(r">\d{4}-\d\d-\d\d \d\d:\d\d UTC</time>", (site / "index.html").read_text("utf-8"))
+
+
+def test_labels_notes_and_agreement_can_be_read_in_a_copy(small_run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "labelled"
+    shutil.copytree(small_run.folder, folder)
+    append_label(folder, "texts", 0, who="Ann", verdict="wrong", note="<b>see</b>", star=True)
+    append_label(folder, "texts", 0, who="Bob", verdict="right")
+    write_site([str(folder)], tmp_path / "site")
+    run = tmp_path / "site" / "runs" / "labelled"
+    assert 'href="../../runs/labelled/labels.html"' in (run / "index.html").read_text("utf-8")
+    labels, document = ((run / name).read_text("utf-8") for name in ("labels.html", "tasks/texts/0.html"))
+    assert "Ann and Bob" in labels and "Cohen" in labels and "0.0 %" in labels
+    assert 'href="../../runs/labelled/tasks/texts/0.html"' in labels
+    for page in (labels, document):
+        assert "&lt;b&gt;see&lt;/b&gt;" in page and "<b>see" not in page and "★" in page
+        assert "Label next" not in page and "labels.js" not in page
+    assert 'aria-label="Labels"' in document
+    write_site([str(small_run.folder)], tmp_path / "other")
+    assert not list((tmp_path / "other").rglob("labels.html"))
 
 
 def test_media_can_be_left_out(runs: Runs, tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ def build_comparison_context(compared: RunComparisons) -> dict[str, Any]:
                 "comparison": comparison,
                 "why": why,
                 "charts": charts,
-                "conclusion": "" if comparison is None else state_conclusion(comparison),
+                "conclusion": "" if comparison is None else _start_sentence(state_conclusion(comparison)),
                 "has_filters": comparison is not None
                 and any(row.pipeline not in ("", "none") for row in comparison.rows),
             }
@@ -356,3 +356,9 @@ def _add_piece(pieces: Pieces, text: str, *, differs: bool) -> None:
         text = text[len(words) :]
     if text:
         pieces.append((text, False))
+
+
+def _start_sentence(text: str) -> str:
+    """Return the text with a capital letter, unless it starts with the name of a model."""
+    is_name = not text.startswith(("no difference", "identical scores", "not comparable"))
+    return text if is_name else text[:1].upper() + text[1:]

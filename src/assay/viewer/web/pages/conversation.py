@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from assay.core.records.responses import Response
 from assay.store.documents.details import RequestRecord
 from assay.viewer.documents.prompts import PromptMessage
 
-__all__ = ["ConversationRound", "ResponseView", "TextSegment", "build_rounds", "split_segments"]
+__all__ = [
+    "ConversationRound",
+    "ResponseView",
+    "TextSegment",
+    "build_agent_rounds",
+    "build_rounds",
+    "split_segments",
+]
 
 Span = tuple[int, int]
 """Start and end of a part of a text."""
@@ -110,6 +117,28 @@ def build_rounds(
             )
         )
     return rounds
+
+
+def build_agent_rounds(
+    prompts: Sequence[Sequence[PromptMessage]],
+    requests: Sequence[RequestRecord],
+    spans: Mapping[int, Sequence[Span]],
+) -> list[ConversationRound]:
+    """Return the rounds of a document with agents: the conversation of each repeat after the other."""
+    repeats = sorted({request.repeat for request in requests})
+    if len(repeats) < 2:
+        return build_rounds(prompts, requests, spans, is_dialogue=True)
+    found: list[ConversationRound] = []
+    for repeat in repeats:
+        placed = [(place, one) for place, one in enumerate(requests) if one.repeat == repeat]
+        placed.sort(key=lambda pair: pair[1].number)
+        own = [prompts[one.prompt] if one.prompt < len(prompts) else () for _, one in placed]
+        asked = [replace(one, prompt=index) for index, (_, one) in enumerate(placed)]
+        parts = {index: spans[place] for index, (place, _) in enumerate(placed) if place in spans}
+        for index, one in enumerate(build_rounds(own, asked, parts, is_dialogue=True)):
+            title = f"repeat {repeat + 1}" + (f", round {index + 1}" if len(placed) > 1 else "")
+            found.append(replace(one, number=len(found), title=title))
+    return found
 
 
 def _split_response(response: Response | None, spans: Sequence[Span]) -> list[TextSegment]:

@@ -13,7 +13,8 @@ from assay.store.runs.media_files import detect_content_type, find_media_file
 from assay.viewer.documents.choices import build_choices
 from assay.viewer.documents.filter_trace import build_filter_traces
 from assay.viewer.documents.prompts import MediaPart, PromptMessage, parse_prompt
-from assay.viewer.web.pages.conversation import build_rounds, split_segments
+from assay.viewer.web.pages.agent_cards import build_agent_cards
+from assay.viewer.web.pages.conversation import build_agent_rounds, build_rounds, split_segments
 from assay.viewer.web.pages.extraction_spans import find_extracted_spans
 from assay.viewer.web.pages.token_probabilities import (
     PROBABILITY_LEVELS,
@@ -58,14 +59,15 @@ def build_document_context(
     choices = build_choices(likelihoods, record.target)
     traces = build_filter_traces(record, facts)
     known = directions or {}
+    spans = find_extracted_spans(record, facts)
     is_dialogue = str(facts.get("output_type", "")) in _DIALOGUES
     return {
         "record": record,
         "summary": build_verdict_summary(record, choices, traces, known),
         "filter_lines": [] if choices else build_filter_lines(record, traces, known),
-        "rounds": build_rounds(
-            prompts, record.asked, find_extracted_spans(record, facts), is_dialogue=is_dialogue
-        ),
+        "rounds": build_agent_rounds(prompts, record.asked, spans)
+        if record.agents
+        else build_rounds(prompts, record.asked, spans, is_dialogue=is_dialogue),
         "prompts": prompts,
         "media": _collect_media(prompts, folder),
         "choices": choices,
@@ -92,52 +94,15 @@ def build_document_context(
     }
 
 
-def build_agent_cards(record: DocumentRecord) -> list[dict[str, Any]]:
-    """Return what the agent of each repeat did: its end, numbers, tool calls with their times, and changes of the state."""
-    cards = []
-    for repeat, events in record.agents.items():
-        end: Mapping[str, Any] = next((one.content for one in events if one.kind == "end"), {})
-        calls: list[dict[str, Any]] = []
-        for event in events:
-            if event.kind == "call":
-                calls.append({**event.content, "result": None})
-            elif event.kind == "result" and calls:
-                calls[-1]["result"] = event.content
-        cards.append(
-            {
-                "repeat": repeat,
-                "end": end.get("end") or "open",
-                "why": end.get("why", ""),
-                "numbers": {
-                    name: end[key]
-                    for key, name in (
-                        ("turns", "turns"),
-                        ("tool_calls", "tool calls"),
-                        ("tool_errors", "tool errors"),
-                        ("tokens", "tokens"),
-                        ("cost_usd", "cost in $"),
-                        ("user_turns", "messages of the user"),
-                        ("user_cost_usd", "cost of the user in $"),
-                        ("seconds", "seconds"),
-                    )
-                    if end.get(key)
-                },
-                "calls": calls,
-                "changes": end.get("changes", ()),
-                "missing": end.get("missing", ()),
-                "checks": end.get("checks", {}),
-                "matches": bool(end.get("expected_digest")) and end["expected_digest"] == end["state_digest"],
-            }
-        )
-    return cards
-
-
 def build_judge_cards(record: DocumentRecord) -> list[dict[str, Any]]:
     """Return each judge request with its reply, its metric and its verdict.
 
     A verdict of a judge panel names each judge with its label (`judge: label; other judge: label`).
     """
     named = [(metric, value, _parse_labels(why)) for _, metric, _, value, why in record.verdicts]
+    samples: dict[str, int] = {}
+    for turn in record.judges:
+        samples[turn.judge] = max(samples.get(turn.judge, 1), turn.repeat + 1)
     cards = []
     for turn in record.judges:
         if turn.judge.startswith("user "):
@@ -147,6 +112,8 @@ def build_judge_cards(record: DocumentRecord) -> list[dict[str, Any]]:
         ]
         found = [one for one in found if not any(one[0].startswith(f"{other[0]}_") for other in found)]
         several = found[0][2] if len(found) == 1 else []
+        if len(several) > samples[turn.judge]:
+            several = []  # the labels of several attempts: which one belongs to this reply is unknown
         cards.append(
             {
                 "turn": turn,

@@ -95,6 +95,7 @@ def build_history_context(
     """Build the template context of the scores of one task or group in all finished runs, the newest first."""
     found: list[dict[str, Any]] = []
     metrics: dict[str, None] = {}
+    damaged = sum(entry.state == "damaged" for entry in entries)
     for entry in entries:
         if entry.state != "finished" or entry.started is None:
             continue
@@ -102,6 +103,7 @@ def build_history_context(
             with catalog.run(entry.key) as run:
                 estimates = [one for one in run.estimates if one.task == task]
         except AssayError:
+            damaged += 1
             continue
         for one in estimates:
             if isinstance(one.value, (int, float)) and not isinstance(one.value, bool):
@@ -111,7 +113,7 @@ def build_history_context(
     rows = [one for one in found if one["estimate"].metric == chosen]
     rows.sort(key=lambda one: -(one["entry"].started or 0.0))
     pairs = [(_build_point(one["entry"], one["estimate"]), one["estimate"]) for one in reversed(rows)]
-    plot = build_history_plot(pairs, task, metric=chosen)
+    plot = build_history_plot(pairs, task, metric=chosen, damaged=damaged)
     chart = None if plot.build is None else dump_figures(build_themed_figures(plot.build), plot.table)
     return {
         "task": task,
@@ -120,6 +122,7 @@ def build_history_context(
         "rows": rows,
         "chart": chart,
         "summary": plot.summary,
+        "note": plot.note,
     }
 
 

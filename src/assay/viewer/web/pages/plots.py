@@ -61,18 +61,33 @@ def build_run_plots_context(
             (number, name if pipeline in ("", "none") else f"{name} ({pipeline})")
             for number, (pipeline, name) in enumerate(found.metrics)
         ]
+    path = f"/runs/{quote(key, safe='')}/plots"
+    chosen = metric if metric < len(metrics) else 0
     return {
         "heading": run.model,
         "under": f"{run.id if '@' not in key else key}{'' if run.finished else ' · the documents so far'}",
         "crumbs": [("Runs", "/"), (key, f"/runs/{quote(key, safe='')}")],
-        "path": f"/runs/{quote(key, safe='')}/plots",
+        "path": path,
         "hidden": [],
         "tasks": names,
         "task": task,
         "metrics": metrics,
-        "metric": metric if metric < len(metrics) else 0,
+        "metric": chosen,
         "others": [],
         "against": "",
+        "choices": [
+            (
+                "Task",
+                [
+                    (name, build_url(path, task=name if at else ""), name == task)
+                    for at, name in enumerate(names)
+                ],
+            ),
+            (
+                "Metric",
+                [(name, build_url(path, task=task, metric=at), at == chosen) for at, name in metrics],
+            ),
+        ],
         "links": [("History of this task", build_url("/matrix/history", task=task))] if task else [],
         **build_plot_context(plots),
     }
@@ -98,6 +113,7 @@ def build_comparison_plots_context(
     finally:
         for source in sources:
             source.close()
+    query = {"run": list(keys), "metric": metric}
     return {
         "heading": f"{models[1]} compared with {models[0]}",
         "under": f"{against} compared with {keys[0]}",
@@ -114,6 +130,22 @@ def build_comparison_plots_context(
         "metric": "",
         "others": others,
         "against": against,
+        "choices": [
+            (
+                "Task",
+                [
+                    (name, build_url("/compare/plots", query, against=against, task=name), name == task)
+                    for name in tasks
+                ],
+            ),
+            (
+                "Compared run",
+                [
+                    (name, build_url("/compare/plots", query, against=name, task=task), name == against)
+                    for name in others
+                ],
+            ),
+        ],
         "links": [
             (f"Plots of {name}", build_url(f"/runs/{quote(key, safe='')}/plots", task=task))
             for name, key in (("the baseline", keys[0]), ("this run", against))

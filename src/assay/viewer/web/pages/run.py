@@ -41,6 +41,7 @@ from assay.viewer.results.run_overview import (
     build_run_overview,
     build_score_marks,
 )
+from assay.viewer.results.variants import build_variant_rows
 from assay.viewer.web.pages.runs import build_outcome_bar
 from assay.viewer.web.rendering import dump_figures
 
@@ -82,6 +83,7 @@ def build_run_context(run: Run, key: str, state: str, tags: list[str]) -> dict[s
         "extremes": _find_extremes(facts.scores),
         "repeats": build_repeat_rows(run),
         "repeat_titles": REPEAT_TITLES,
+        "variants": build_variant_rows(run),
         "notes": [*format_notes(run, repeats=False), *format_outcome_notes(run)],
         "reasons": _group_reasons(run, facts),
         "outcome_rows": _split_outcomes(facts),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from assay.store.documents.details import DocumentRecord
+from assay.store.index.row_reader import compute_document_value
 from assay.viewer.documents.filter_trace import FilterTrace, format_value
 
 __all__ = ["FilterLine", "MetricValue", "VerdictSummary", "build_filter_lines", "build_verdict_summary"]
@@ -92,16 +94,15 @@ def build_verdict_summary(
 
 
 def _list_metrics(record: DocumentRecord, directions: Directions) -> list[MetricValue]:
-    return [
-        MetricValue(
-            pipeline=pipeline,
-            name=metric,
-            value=value,
-            right=_is_right(value, directions.get((pipeline, metric))),
-        )
-        for pipeline, metric, kind, value, _ in record.verdicts
-        if kind == "score"
-    ]
+    """Return the scores, and the values that corpus metrics (error rates, perplexities) have for this document."""
+    found = []
+    for pipeline, metric, kind, value, _ in record.verdicts:
+        if kind == "evidence":
+            value = compute_document_value(metric, value)
+        if kind == "score" or (kind == "evidence" and value is not None):
+            right = _is_right(value, directions.get((pipeline, metric)))
+            found.append(MetricValue(pipeline=pipeline, name=metric, value=value, right=right))
+    return found
 
 
 def _is_right(value: Any, higher_is_better: bool | None) -> bool | None:
@@ -136,8 +137,15 @@ def _find_target(record: DocumentRecord, choices: Sequence[Mapping[str, Any]]) -
     if target is None or target == [] or target == "":
         return ""
     if isinstance(target, (list, tuple)):
-        return " | ".join(format_value(one) for one in target)
-    return format_value(target).strip()
+        return " | ".join(_format_target(one) for one in target)
+    return _format_target(target).strip()
+
+
+def _format_target(value: Any) -> str:
+    """Format a target; calls and other structures as JSON."""
+    if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(one, dict) for one in value)):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return format_value(value)
 
 
 def build_filter_lines(

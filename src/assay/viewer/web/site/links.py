@@ -99,6 +99,8 @@ class SiteLinks:
                 return self._find_comparison(query)
             case ["compare", "document"]:
                 return self._find_compared_document(query)
+            case ["compare", "plots"]:
+                return self._find_comparison_plots(query)
             case ["matrix"] if len(self._policy.runs) > 1:
                 return Place("matrix/index.html", "/matrix")
             case ["matrix", "history"] if len(self._policy.runs) > 1:
@@ -134,6 +136,10 @@ class SiteLinks:
                     return None
                 name = "index" if page == 1 else f"page-{page}"
                 return Place(f"{folder}/documents/{name}.html", f"{path}?page={page}" if page > 1 else path)
+            case ["plots"]:
+                return _find_plots(f"{folder}/plots", path, query, ("task", "metric"))
+            case ["labels"] if not query:
+                return Place(f"{folder}/labels.html", path)
             case ["documents", task, number] if number.isdecimal():
                 if not self._has_document(key, task, int(number)):
                     return None
@@ -144,6 +150,8 @@ class SiteLinks:
         compared = self._policy.compared
         runs = [value for name, value in query if name == "run"]
         given = {name: value for name, value in query if name != "run" and value}
+        if compared and given.get("baseline") == compared[0]:
+            del given["baseline"]
         if not compared or not set(runs) <= set(compared) or set(given) - {"against", "task", "side", "page"}:
             return None
         if len(runs) > 1 and set(runs) != set(compared):
@@ -164,6 +172,18 @@ class SiteLinks:
             f"compare/{to_file_name(' '.join(ordered.values())) if ordered else 'index'}.html", source
         )
 
+    def _find_comparison_plots(self, query: Sequence[tuple[str, str]]) -> Place | None:
+        compared = self._policy.compared
+        runs = [value for name, value in query if name == "run"]
+        given = [(name, value) for name, value in query if name != "run" and value]
+        given = [pair for pair in given if not compared or pair != ("baseline", compared[0])]
+        if not compared or set(runs) != set(compared):
+            return None
+        if len(compared) == 2:
+            given = [(name, value) for name, value in given if name != "against"]
+        path = f"/compare/plots?{urlencode([('run', key) for key in compared])}"
+        return _find_plots("compare/plots", path, given, ("against", "task"))
+
     def _find_compared_document(self, query: Sequence[tuple[str, str]]) -> Place | None:
         runs = [value for name, value in query if name == "run"]
         given = dict(query)
@@ -176,6 +196,22 @@ class SiteLinks:
         if len(self._policy.compared) > 2:
             names.insert(0, to_file_name(" ".join(runs)))
         return Place(f"compare/documents/{'/'.join(names)}.html", f"/compare/document?{urlencode(kept)}")
+
+
+def _find_plots(
+    folder: str, path: str, query: Sequence[tuple[str, str]], names: Sequence[str]
+) -> Place | None:
+    """Return the place of a page with plots; `names` are the query parameters that choose what it shows."""
+    given = {name: value for name, value in query if value and (name, value) != ("metric", "0")}
+    if set(given) - set(names):
+        return None
+    if not given:
+        return Place(f"{folder}/index.html", path)
+    ordered = {name: given[name] for name in names if name in given}
+    joint = "&" if "?" in path else "?"
+    return Place(
+        f"{folder}/{to_file_name(' '.join(ordered.values()))}.html", f"{path}{joint}{urlencode(ordered)}"
+    )
 
 
 def _find_runs_page(given: dict[str, str]) -> Place | None:

@@ -434,8 +434,33 @@ addEventListener("resize", focusScrollBoxes);
 document.addEventListener("toggle", focusScrollBoxes, true);
 document.addEventListener("assay:document", () => setTimeout(focusScrollBoxes, 0));
 
+// The page of a document whose agent is at work: read it again while it is visible. Opened details stay open.
+let agentTimer = 0;
+function followAgents() {
+  clearTimeout(agentTimer);
+  if (!select("[data-live-agents]")) return;
+  agentTimer = setTimeout(async () => {
+    const place = location.href;
+    if (!document.hidden) {
+      try {
+        const page = new DOMParser().parseFromString(await (await fetch(place)).text(), "text/html");
+        if (place === location.href) for (const name of ["#agents", "#conversation"]) {
+          const [old, fresh] = [select(name), select(name, page)];
+          if (!old || !fresh || old.innerHTML === fresh.innerHTML) continue;
+          const before = all("details", old), after = all("details", fresh);
+          after.forEach((one, index) => { if (before[index] && before[index].open) one.open = true; });
+          old.replaceWith(fresh);
+        }
+      } catch { /* the server stopped */ }
+    }
+    followAgents();
+  }, 2000);
+}
+document.addEventListener("assay:document", followAgents);
+
 function ready() {
   focusScrollBoxes();
+  followAgents();
   selectedRow = -1;
   selectLastDocument();
   initLiveForms();

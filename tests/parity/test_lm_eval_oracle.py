@@ -14,7 +14,7 @@ from tools.oracle.corpus_replay import RecordSelection, replay_in_processes
 
 pytestmark = [pytest.mark.parity, pytest.mark.slow]
 
-KNOWN = {"webqs": "metrics"}
+KNOWN: dict[str, str] = {}
 """Intended differences; docs/coming-from/lm-eval.md explains them."""
 
 NOT_INSTALLED = ("Please install",)
@@ -41,4 +41,14 @@ def test_some_groups_are_identical(lm_eval_corpus: Path, lm_eval_tasks: Path) ->
         RecordSelection(corpus=lm_eval_corpus, task_root=lm_eval_tasks, task="group:[wx]*"), 1
     )
     assert len(records) >= 3
+    assert find_unexplained(records, KNOWN, *NOT_INSTALLED) == {}
+
+
+def test_the_robustness_tasks_and_their_consistency_rates_are_identical(
+    lm_eval_corpus: Path, lm_eval_tasks: Path
+) -> None:
+    records = replay_in_processes(
+        RecordSelection(corpus=lm_eval_corpus, task_root=lm_eval_tasks, task="*robustness_agieval_*"), 1
+    )
+    assert len(records) >= 21
     assert find_unexplained(records, KNOWN, *NOT_INSTALLED) == {}

@@ -21,7 +21,7 @@ CORPORA = Path(__file__).parent / "corpus"
 MAX_BYTES = 12_000_000
 VARIANTS = {"default", "fs3", "chat", "chat_mt_sys_fs3", "sys_fs2"}
 
-KNOWN_LM_EVAL = {"webqs": "metrics"}
+KNOWN_LM_EVAL: dict[str, str] = {}
 """Intended differences; docs/coming-from/lm-eval.md explains them."""
 
 KNOWN_LMMS_EVAL: dict[str, str] = {}

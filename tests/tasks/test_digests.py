@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay.tasks.digests import digest_data, digest_spec
+from assay.tasks.digests import digest_content, digest_data, digest_spec
 from assay.tasks.files.task_loader import load_task
 from assay.tasks.task import RenderingOptions, Task
 
@@ -78,3 +78,20 @@ def test_a_change_on_disk_is_seen_in_the_same_process(write: Write) -> None:
 )
 def test_whatever_keys_yaml_allows_can_be_hashed(write: Write, text: str) -> None:
     assert digests(write, "odd", {"a.yaml": FILES["a.yaml"] + text})[0]
+
+
+def test_the_content_digest_depends_on_values_and_not_on_the_place_or_the_format(write: Write) -> None:
+    datasets = pytest.importorskip("datasets")
+    rows: list[dict[str, Any]] = [{"q": "1", "n": 1, "tags": ["a"]}, {"q": "2", "n": None, "tags": []}]
+    table = datasets.Dataset.from_list(rows)
+    picked = datasets.Dataset.from_list([{"q": "0", "n": 0, "tags": []}, *rows]).select([1, 2])
+    assert digest_content(rows) == digest_content(table) == digest_content(picked)
+    assert digest_content(rows) != digest_content(rows[::-1])
+    assert digest_content(rows) != digest_content([rows[0], {**rows[1], "n": 2}])
+
+
+def test_stored_media_count_by_their_bytes(write: Write) -> None:
+    path = write("sound.wav", "abc")
+    inside = [{"audio": {"bytes": b"abc", "path": "elsewhere.wav"}}]
+    assert digest_content(inside) == digest_content([{"audio": {"bytes": None, "path": str(path)}}])
+    assert digest_content(inside) != digest_content([{"audio": {"bytes": b"abd", "path": "elsewhere.wav"}}])

@@ -168,7 +168,13 @@ def test_an_open_prefix_with_multiple_inputs_needs_no_delimiter(make_task: MakeT
 
 @pytest.mark.parametrize(
     ("target", "expected"),
-    [("options", True), ("a", False), ("{{options}}", True), ("{{options[0]}}", False)],
+    [
+        ("options", True),
+        ("a", False),
+        ("{{options}}", True),
+        ("{{options[0]}}", False),
+        ("{{options[9:]}}", False),
+    ],
 )
 def test_whether_targets_are_lists_is_seen_in_the_first_document(
     make_task: MakeTask, target: str, expected: bool

@@ -94,7 +94,7 @@ def format_samples(
                 "filtered_resps": encode_value(list(answer.values)),
                 "metrics": metrics.get((answer.pipeline, index), {}),
                 "target": encode_value(targets[index]),
-                "doc_hash": _hash_document(by_index[index].fields),
+                "doc_hash": _hash_document(by_index[index].prompt_fields or by_index[index].fields),
                 "prompt_hash": _hash_text(prompts[index]),
                 "target_hash": _hash_text(str(targets[index])),
             }

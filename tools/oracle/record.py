@@ -50,7 +50,7 @@ _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
     "--variants",
     default="default",
     show_default=True,
-    help="Prompt variants of lm_eval: default, fs3, chat, chat_mt_sys_fs3, sys_fs2; or `all`.",
+    help="Prompt variants of lm_eval: default, fsN (N examples), chat, chat_mt_sys_fs3, sys_fs2; or `all`.",
 )
 @click.option("--documents", type=_FOLDER, help="Use documents and responses of this corpus.")
 @click.option(

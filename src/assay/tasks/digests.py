@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from assay.core.records.codec import to_plain
 from assay.core.records.specs import TaskSpec
 from assay.tasks.task import Task
 
-__all__ = ["digest_data", "digest_spec"]
+__all__ = ["digest_content", "digest_data", "digest_spec"]
 
 
 def digest_spec(spec: TaskSpec) -> str:
@@ -38,3 +39,40 @@ def _digest_rows(rows: Any) -> str:
     for row in rows:
         hasher.update(digest_text(canonical_json(row if isinstance(row, dict) else to_plain(row))).encode())
     return hasher.hexdigest()
+
+
+def digest_content(rows: Any) -> str:
+    """Return the digest of the values of rows, whatever the name, the place and the file format of the dataset.
+
+    The `datasets` library derives its own fingerprint from the place of a dataset, so that a copy has another one. Media are
+    hashed as they are stored, without decoding them.
+    """
+    hasher = hashlib.blake2b(digest_size=16)
+    for row in _iterate_stored(rows):
+        hasher.update(digest_text(canonical_json(_replace_media(row))).encode())
+    return hasher.hexdigest()
+
+
+_BATCH_ROWS = 64
+
+
+def _iterate_stored(rows: Any) -> Iterator[Any]:
+    """Iterate over rows as they are stored: a table of the `datasets` library without decoding."""
+    if hasattr(rows, "with_format") and hasattr(rows, "data"):
+        table = rows.with_format("arrow")
+        for start in range(0, len(rows), _BATCH_ROWS):
+            yield from table[start : min(len(rows), start + _BATCH_ROWS)].to_pylist()
+    else:
+        yield from rows
+
+
+def _replace_media(value: Any) -> Any:
+    """Replace stored media by their bytes: the path differs between machines."""
+    if isinstance(value, Mapping):
+        if value.keys() == {"bytes", "path"}:
+            path = value["path"]
+            if value["bytes"] is None and isinstance(path, str) and Path(path).is_file():
+                return {"bytes": Path(path).read_bytes()}
+            return {"bytes": value["bytes"]} if value["bytes"] is not None else {"path": path}
+        return {key: _replace_media(item) for key, item in value.items()}
+    return [_replace_media(item) for item in value] if isinstance(value, (list, tuple)) else value

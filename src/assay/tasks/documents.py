@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -18,6 +19,7 @@ from assay.tasks.data.allowed_folders import AllowedFolders
 from assay.tasks.data.media_columns import decode_media_lazily, disable_missing_decoders
 from assay.tasks.data.rows import Rows, Split, iterate_rows
 from assay.tasks.data.splits import load_splits
+from assay.tasks.prompts.choice_lists import add_choice_variables
 from assay.tasks.prompts.field_compilers import compile_choices, compile_target, compile_text, copy_fields
 from assay.tasks.prompts.multimodal import MultimodalRenderer
 from assay.tasks.prompts.named_prompts import NamedPrompt, load_named_prompt
@@ -38,9 +40,15 @@ class RenderingOptions:
     system_instruction: str | None = None
     gen_kwargs: Mapping[str, Any] = field(default_factory=dict)
     fewshot_seed: int | None = 1234
+    fewshot_order: str = ""
+    """`reverse` or `shuffle`: the drawn few-shot examples in another order."""
+
     limit: float | int | None = None
     offset: int = 0
     samples: Sequence[int] | None = None
+    draws_for_all: bool = False
+    """Whether documents that `samples` leaves out draw few-shot examples, so that prompts are those of a run of all documents."""
+
     model_name: str = ""
     """Selects an entry of `lmms_eval_specific_kwargs`."""
 
@@ -54,6 +62,9 @@ class RenderingOptions:
     """Whether `process_results` gets media columns even if the task does not request them."""
 
     data_root: str | None = None
+    mirrors: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Other ids of datasets, tried in order if a dataset cannot be loaded under its own id."""
+
     allow_data_outside: bool = False
     """Whether data files may be outside the folder of the task, `data_root` and the working directory."""
 
@@ -68,6 +79,9 @@ class RenderingOptions:
 
 class TaskDocuments:
     """A task and its dataset: the documents and their fields."""
+
+    mirror: str = ""
+    """The id under which the dataset was loaded, if not its own."""
 
     def __init__(
         self,
@@ -140,8 +154,19 @@ class TaskDocuments:
         """The splits of the dataset, loaded on first access unless given."""
         if self._splits_override is not None:
             return self._splits_override
+        try:
+            return self._load_splits(self.spec)
+        except DatasetError:
+            for other in self.rendering.mirrors.get(str(self.spec.dataset_path), ()):
+                with suppress(DatasetError):
+                    found = self._load_splits(replace(self.spec, dataset_path=other))
+                    self.mirror = other
+                    return found
+            raise
+
+    def _load_splits(self, spec: TaskSpec) -> Mapping[str, Split]:
         return load_splits(
-            self.spec,
+            spec,
             data_root=self.rendering.data_root,
             trust_remote_code=self.rendering.trust_remote_code,
             allow_data_outside=self.rendering.allow_data_outside,
@@ -255,19 +280,32 @@ class TaskDocuments:
             return self.prompt.choices
         if self.spec.doc_to_choice is None:
             return None
-        return compile_choices(self.spec.doc_to_choice, self.columns, where=self.spec.place("doc_to_choice"))
+        return self._with_choice_variables(
+            self.spec.doc_to_choice,
+            compile_choices(self.spec.doc_to_choice, self.columns, where=self.spec.place("doc_to_choice")),
+        )
+
+    def _with_choice_variables(self, source: Any, render: Any) -> Any:
+        """Return a template's function with the variables of `choice_column`, if the task has one."""
+        column = self.spec.choice_column
+        if column is None or not isinstance(source, str) or source in self.columns:
+            return render
+        return add_choice_variables(
+            render, column, self.spec.choice_letters, where=self.spec.place("choice_column")
+        )
 
     def compile_text_field(self, source: Any, key: str) -> Any:
         """Compile a text field of the task or of its few-shot examples. `key` is its YAML key."""
         if callable(source) and self.multimodal.keywords is not None:
             return lambda fields: source(fields, self.multimodal.keywords)
         has_choices = self.spec.doc_to_choice is not None
-        return compile_text(
+        render = compile_text(
             self._normalize_template("" if source is None else source),
             self.columns,
             has_choices=has_choices,
             where=self.spec.place(key),
         )
+        return self._with_choice_variables(source, render)
 
     def _normalize_template(self, source: Any) -> Any:
         """Return a template as the dialect reads it."""
@@ -283,12 +321,13 @@ class TaskDocuments:
             keywords = by_model.get(self.rendering.model_name, by_model.get("default"))
             return source if keywords is None else lambda fields: source(fields, keywords)
         has_choices = self.spec.doc_to_choice is not None
-        return compile_target(
+        render = compile_target(
             self._normalize_template("" if source is None else source),
             self.columns,
             has_choices=has_choices,
             where=self.spec.place(key),
         )
+        return self._with_choice_variables(source, render)
 
     @cached_property
     def multimodal(self) -> MultimodalRenderer:
@@ -337,11 +376,12 @@ class TaskDocuments:
     @cached_property
     def shape(self) -> tuple[int, bool]:
         """(number of inputs if the choices are the inputs, otherwise 0; whether targets are lists). Read from the
-        first document."""
+        first document. As in lm-eval, targets are not lists if the first one is an empty list."""
         fields = copy_fields(self.rows[0])
         question, target, choices = self.question(fields), self.target(fields), self.choices(fields)
         inputs = len(choices) if choices is not None and isinstance(question, int) else 0
-        return inputs, isinstance(target, list) and not self._has_tools  # a list of calls is one target
+        is_list = isinstance(target, list) and len(target) > 0
+        return inputs, is_list and not self._has_tools  # a list of calls is one target
 
 
 def _is_media(feature: Any) -> bool:

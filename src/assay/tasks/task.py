@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -40,9 +41,13 @@ class RenderingPass:
         self._task = task
         self._draw_examples = examples
         self._render: Callable[[Document], tuple[Request, ...]] | None = None
+        self._next = 0 if task.rendering.draws_for_all else None
+        """The document after the last one, if documents that are left out draw few-shot examples."""
+        self._changed_fields: Fields | None = None
 
     def render_requests(self, document: Document) -> tuple[Request, ...]:
         """Render the requests of a document."""
+        self._skip_to(document)
         if (
             self._render is None
         ):  # created here, so that an error in a field fails the document and not the run
@@ -50,17 +55,37 @@ class RenderingPass:
         return self._render(document)
 
     def _render_requests(self, document: Document) -> tuple[Request, ...]:
+        self._changed_fields = None
         fields = self._task.copy_for_code(document.fields)
-        return tuple(self._task._requests(document, fields, self._draw_examples(fields)))
+        requests = tuple(self._task._requests(document, fields, self._draw_examples(fields)))
+        if type(fields) is dict and _has_changed(document.fields, fields):
+            self._changed_fields = fields
+        return requests
+
+    def add_changes(self, document: Document) -> Document:
+        """Return the document that was rendered last, with the fields that task code changed while it built the prompt."""
+        if self._changed_fields is None:
+            return document
+        return replace(document, prompt_fields=self._changed_fields)
 
     def skip(self, document: Document) -> bool:
         """Skip a document, but draw its few-shot examples to keep the random state. Always returns True."""
+        self._skip_to(document)
         if self._task.runs_task_code:
             with suppress(Exception):  # a document that fails to render draws up to the failure
                 self.render_requests(document)
         else:
             self._draw_examples(document.fields)
         return True
+
+    def _skip_to(self, document: Document) -> None:
+        """Draw the few-shot examples of the documents between the last one and this one."""
+        if self._next is None or not (self._task.num_fewshot or self._task.runs_task_code):
+            return
+        start, self._next = self._next, None  # skipping renders, too
+        for index in range(start, document.index):
+            self.skip(Document(task=self._task.name, index=index, fields=self._task.rows[index]))
+        self._next = document.index + 1
 
 
 class Task(TaskDocuments):
@@ -131,7 +156,8 @@ class Task(TaskDocuments):
         """Iterate over all documents with their requests, in order."""
         rendering = self.start_pass()
         for document in self.documents():
-            yield document, rendering.render_requests(document)
+            requests = rendering.render_requests(document)
+            yield rendering.add_changes(document), requests
 
     @cached_property
     def is_dialogue(self) -> bool:
@@ -329,6 +355,19 @@ class Task(TaskDocuments):
         if not isinstance(value, str):
             raise TaskError(f"`{key}` must return text here, not {value!r}", where=self.spec.place(key))
         return value
+
+
+def _has_changed(before: Fields, after: Fields) -> bool:
+    """Whether task code changed its copy of a document. Values that cannot be compared, such as arrays, count as equal."""
+    if before.keys() != after.keys():
+        return True
+    for key, value in after.items():
+        old = before[key]
+        if value is not old:
+            with suppress(Exception):  # the items of a list can be arrays or objects of the task
+                if bool(value != old):
+                    return True
+    return False
 
 
 def _identity(fields: Fields) -> Fields:

@@ -54,6 +54,12 @@ _SEEDS = (0, 1234)
 _MAX_REPAIRS = 40
 
 
+def _parse_fewshot_variant(variant: str) -> dict[str, Any]:
+    """Return the arguments of `default` and of `fsN`, any number of few-shot examples."""
+    count = variant.removeprefix("fs")
+    return {"num_fewshot": int(count)} if count.isdecimal() else {}
+
+
 class ScriptedModel(LM):  # type: ignore[misc]
     """Answers every request with a function of its content and records both."""
 
@@ -226,7 +232,7 @@ class LmEvalRecorder:
         return records
 
     def _record_variant(self, name: str, variant: str) -> dict[str, Any]:
-        arguments = VARIANTS[variant]
+        arguments = VARIANTS.get(variant) or _parse_fewshot_variant(variant)
         is_default = variant == "default"
         results, model = self._evaluate(name, arguments)
         task = next(task for task in self._built if _task_name(task, name) == name)

@@ -29,6 +29,9 @@ REQUIRED_PACKAGES = {
 SERVICE_PACKAGES = ("anthropic", "litellm", "mlflow", "openai", "trackio", "wandb")
 """The packages of tests with the marker `services`."""
 
+INTERCHANGE_PACKAGES = ("every_eval_ever", "huggingface_hub", "inspect_ai")
+"""The packages of tests with the marker `interchange`."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip tests whose packages are not installed.
@@ -44,7 +47,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for marker, names in missing.items():
             if item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=f"not installed: {names}"))
-    elsewhere = {"services": not has_service_packages(), "permissions": ignores_permissions()}
+    elsewhere = {
+        "services": not has_service_packages(),
+        "interchange": not has_interchange_packages(),
+        "permissions": ignores_permissions(),
+    }
     items[:] = [
         item
         for item in items
@@ -56,6 +63,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def has_service_packages() -> bool:
     """Return whether this interpreter can run the tests with the marker `services`."""
     return all(find_spec(name) is not None for name in SERVICE_PACKAGES)
+
+
+def has_interchange_packages() -> bool:
+    """Return whether this interpreter can run the tests with the marker `interchange`."""
+    return all(find_spec(name) is not None for name in INTERCHANGE_PACKAGES)
 
 
 def ignores_permissions() -> bool:

@@ -10,10 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.conftest import has_service_packages, ignores_permissions
+from tests.conftest import has_interchange_packages, has_service_packages, ignores_permissions
 
 PROJECT = Path(__file__).parents[1]
 SERVICES_PYTHON = Path(sys.prefix, "services", "bin", "python")
+INTERCHANGE_PYTHON = Path(
+    os.environ.get("ASSAY_TEST_INTERCHANGE_PYTHON") or Path(sys.prefix, "interchange", "bin", "python")
+)
 
 
 def run_marked_tests(marker: str, *command: str | Path) -> None:
@@ -40,6 +43,20 @@ def test_the_packages_of_providers_and_trackers_work_with_assay() -> None:
     if not SERVICES_PYTHON.exists():
         pytest.skip("no environment with the packages of providers and trackers: scripts/check creates it")
     run_marked_tests("services", SERVICES_PYTHON)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(
+    has_interchange_packages(), reason="the packages are installed here, so the tests run here"
+)
+def test_the_packages_of_interchange_formats_read_exports() -> None:
+    if not INTERCHANGE_PYTHON.exists():
+        pytest.skip(
+            "no environment with inspect_ai and every-eval-ever: ASSAY_TEST_INTERCHANGE=1 scripts/check creates it,"
+            " or name its interpreter in ASSAY_TEST_INTERCHANGE_PYTHON"
+        )
+    run_marked_tests("interchange", INTERCHANGE_PYTHON)
 
 
 @pytest.mark.skipif(

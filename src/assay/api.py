@@ -16,12 +16,25 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Unpack
 
-from assay.core.errors import InvalidOption, RunInterrupted, UnknownName
+from assay.core.errors import AssayError, InvalidOption, RunInterrupted, UnknownName
 from assay.core.options.run_spec import RunSpec, list_options
 from assay.core.ports import Model, SupportsTargets
 from assay.core.progress import RunProgress
 from assay.core.temporary_folders import sweep_temporary_folders
+from assay.core.terminal_text import escape_control_characters
 from assay.engine import run as engine
+from assay.engine.imports.run_cache import find_run_or_results, replace_results_by_run
+from assay.engine.lockfiles.locked_options import build_locked_spec, build_updated_spec
+from assay.engine.lockfiles.locked_runs import (
+    LockStatus,
+    check_kinds,
+    check_recorded_lock,
+    compare_plan,
+    make_lock,
+    require_lock,
+    restore_lock,
+)
+from assay.engine.lockfiles.lockfile import Lockfile, read_lock, write_lock
 from assay.engine.planning.manifests.manifest import make_manifest
 from assay.engine.planning.manifests.manifest_diff import compare_manifests
 from assay.engine.planning.manifests.recorded_plan import get_manifest, load_options
@@ -61,7 +74,19 @@ from assay.viewer.notebook import NotebookRun
 from assay.viewer.sinks.dispatcher import open_sinks
 from assay.viewer.terminal.progress import show_progress
 
-__all__ = ["Run", "compare", "open_run", "plan", "resume", "run", "score", "verify"]
+__all__ = [
+    "Run",
+    "check_lock",
+    "compare",
+    "lock",
+    "open_run",
+    "plan",
+    "resume",
+    "run",
+    "score",
+    "update_lock",
+    "verify",
+]
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -104,8 +129,11 @@ def _list_options_in_signature(function: F) -> F:
 
 
 def open_run(path: str | Path) -> Run:
-    """Open a stored run by folder, journal file, run id, start of a run id, or `latest`. Ids refer to `./assay-runs`."""
-    return Run(find_run(path))
+    """Open a stored run by folder, journal file, run id, start of a run id, or `latest`. Ids refer to `./assay-runs`.
+
+    The path of result files of another program opens the run that is imported from them.
+    """
+    return Run(find_run_or_results(path))
 
 
 @_list_options_in_signature
@@ -128,6 +156,8 @@ def run(
     progress: bool = False,
     on_plan: Callable[[Plan], None] | None = None,
     command: Sequence[str] = (),
+    locked: str | Path | None = None,
+    allow_drift: Sequence[str] = (),
     **options: Unpack[RunKeywords],
 ) -> Run:
     """Evaluate a model on tasks: request missing responses, score them, aggregate, and store everything.
@@ -137,14 +167,97 @@ def run(
         progress: Show live progress on standard error.
         on_plan: Called with the plan before the first request.
         command: The command line, for the manifest of the run.
+        locked: A lockfile. Tasks, model and settings come from it; `options` may add those that do not affect results.
+        allow_drift: Kinds of differences from the lockfile to accept: `versions`, `code`, … or `all`.
         **options: Options of the run. `model` may also be a function of a prompt or an object that implements `Model`; so may
             `judge`, or a list. `tasks` may contain `assay.Task` objects and dictionaries with the keys of a task file.
     """
+    allowed = check_kinds(allow_drift, "--allow_drift")
+    known = None if locked is None else read_lock(Path(locked))
+    if known is not None:
+        if spec is not None:
+            raise InvalidOption("`spec` and `locked` cannot be used together", where="locked")
+        spec, options = build_locked_spec(known, {**options}), {}
     spec, model, judges = _parse_options(spec, options)
     execution = _Execution(progress=progress, on_plan=on_plan, command=tuple(command))
     with enforce_time_limit(spec.helper_timeout):
-        finished = _execute_plan(_make_plan(spec, model, judges), execution)
+        planned = _make_plan(spec, model, judges)
+        if known is not None:
+            with ProcessState().redirect_output():
+                planned, changes = require_lock(planned, known, allowed)
+            notes = [
+                escape_control_characters(f"differs from {known.path.name}: {change.kind}: {change.what}")
+                for change in changes
+            ]
+            planned = replace(planned, notes=(*planned.notes, *notes))
+        finished = _execute_plan(planned, execution)
     return finished if command else _close_results(finished)
+
+
+def lock(
+    path: str | Path,
+    spec: RunSpec | None = None,
+    *,
+    prompts: int | None = None,
+    **options: Unpack[RunKeywords],
+) -> tuple[Lockfile, list[str]]:
+    """Write a lockfile: everything that the score of a run depends on. Sends no request and loads no weights.
+
+    Args:
+        path: The lockfile.
+        spec: All options as one record; keyword options take precedence.
+        prompts: Documents whose prompts are readable in the file, per task; -1: all; None: the first ones, up to 8,000 characters.
+        **options: Options of the run.
+
+    Returns:
+        The lockfile, and notes about what it does not contain.
+    """
+    spec, model, judges = _parse_options(spec, options)
+    with enforce_time_limit(spec.helper_timeout):
+        planned = _make_plan(spec, model, judges)
+        with ProcessState().redirect_output():
+            made, notes = make_lock(planned, Path(path), prompts)
+    write_lock(made)
+    return made, notes
+
+
+def update_lock(
+    path: str | Path, *, prompts: int | None = None, **options: Any
+) -> tuple[Lockfile, LockStatus, list[str]]:
+    """Write a lockfile again with what its options give now. Options replace those of the lockfile.
+
+    Returns:
+        The lockfile, what changed, and notes about what it does not contain.
+    """
+    old = read_lock(Path(path))
+    spec = build_updated_spec(old, options)
+    with enforce_time_limit(spec.helper_timeout):
+        planned = _make_plan(spec, None, [])
+        with ProcessState().redirect_output():
+            changes = compare_plan(planned, old)
+            made, notes = make_lock(planned, old.path, prompts)
+    write_lock(made)
+    return made, LockStatus(file=old.path.name, digest=old.digest, changes=tuple(changes)), notes
+
+
+def check_lock(path: str | Path, **options: Any) -> LockStatus:
+    """Return what differs from a lockfile now. Sends no request; if the model is not available, the rest is checked."""
+    known = read_lock(Path(path))
+    spec = build_locked_spec(known, options)
+    unchecked: tuple[str, ...] = ()
+    with enforce_time_limit(spec.helper_timeout):
+        try:
+            planned = _make_plan(spec, None, [])
+        except AssayError as error:
+            recorded = RecordedModel({"model": known.content["model"], "options": {}})
+            try:
+                planned = _make_plan(spec, recorded, [])
+            except AssayError:
+                raise error from None
+            unchecked = (f"the model and its template: {error.what}",)
+        with ProcessState().redirect_output():
+            changes = compare_plan(planned, known)
+    return LockStatus(file=known.path.name, digest=known.digest, changes=tuple(changes), unchecked=unchecked)
 
 
 def _close_results(run: Run) -> Run:
@@ -224,7 +337,8 @@ def resume(
     given_model = None if model is None else adapt_model(model)
     given_judges = [adapt_model(one, where="judges") for one in judges]
     with enforce_time_limit(spec.helper_timeout):
-        planned = _check_same_run(_make_plan(spec, given_model, given_judges), stored, recalled.manifest)
+        planned = restore_lock(_make_plan(spec, given_model, given_judges), recalled.manifest)
+        planned = _check_same_run(planned, stored, recalled.manifest)
         finished = _execute_plan(planned, execution)
     return finished if command else _close_results(finished)
 
@@ -312,14 +426,16 @@ def verify(run: str | Path | StoredRun) -> Verification:
             plan = _make_plan(spec, RecordedModel(manifest), [])
             identity = run_coroutine(get_current_identity(spec, manifest))
             found = verify_run(stored, manifest, plan, identity)
+            current = replace(plan, identity=identity[0])
+            found = replace(found, lock=check_recorded_lock(current, manifest, stored.folder))
             return _run_stages(plan, lambda executor: verify_scores(stored, manifest, plan, found, executor))
     finally:
         stored.close()
 
 
 def compare(first: str | Path | StoredRun, second: str | Path | StoredRun, **options: Any) -> Comparison:
-    """Compare two runs document by document. Either may also be result files of lm-eval or lmms-eval, or `model:NAME` for
-    the newest runs of a model.
+    """Compare two runs document by document. Either may also be result files of another program, or `model:NAME` for the
+    newest runs of a model.
 
     `options` are those of `CompareOptions`: `tasks`, `metrics`, `cluster_by`, `category`, `correction`, `level`, `flips`.
 
@@ -327,7 +443,10 @@ def compare(first: str | Path | StoredRun, second: str | Path | StoredRun, **opt
     0.0213
     """
     with ExitStack() as opened:
-        sources = [open_source(word) for word in (first, second)]
+        sources = [
+            open_source(word if isinstance(word, StoredRun) else replace_results_by_run(word))
+            for word in (first, second)
+        ]
         for source in sources:
             opened.callback(source.close)
         return compare_sources(sources[0], sources[1], CompareOptions(**options))

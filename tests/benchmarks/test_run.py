@@ -14,8 +14,9 @@ from typing import Any
 PROJECT = Path(__file__).parents[2]
 FOLDER = PROJECT / "benchmarks"
 PARTS = {
-    "coverage", "decision_errors", "instant", "latency_server", "machine", "measurements", "peers", "plots", "reference_intervals", "remote_peers",
-    "remote_pictures", "rendering", "run", "user_code_host",
+    "checkpoint_alarms", "coverage", "crossed_intervals", "decision_errors", "instant", "latency_server", "limited_server", "machine",
+    "measurements", "peers", "plots", "reference_intervals", "remote_peers", "remote_pictures", "rendering", "run", "same_model", "subsets",
+    "user_code_host",
 }  # fmt: skip
 """Modules that `make bench` does not run as benchmarks."""
 

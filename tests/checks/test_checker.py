@@ -325,7 +325,7 @@ def test_output_of_helpers_is_suppressed(tmp_path: Path, capsys: pytest.CaptureF
 
 # --- the list of checks --------------------------------------------------------------------------------
 
-TESTED_SEPARATELY = {"cluster", "yaml", "repeated-key", "defined-twice", "name", "check"}
+TESTED_SEPARATELY = {"variant", "cluster", "yaml", "repeated-key", "defined-twice", "name", "check"}
 """Kinds with their own tests."""
 
 

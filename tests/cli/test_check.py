@@ -163,6 +163,18 @@ def test_missing_packages_are_listed_once_with_one_command(workspace: Path, assa
     assert report["install"] == "pip install no_package_one"
 
 
+def test_every_import_of_a_helper_file_is_listed_at_once(workspace: Path, assay_command: Assay) -> None:
+    helpers = (
+        "import no_package_one\nimport json, no_package_two.part\nfrom beside import text\nimport no_package_one\n"
+        "try:\n    import no_package_optional\nexcept ImportError:\n    pass\n"
+    )
+    write_task(workspace, "a", helpers=helpers, doc_to_text=Function("utils.text"))
+    (workspace / "beside.py").write_text("def text(doc): ...\n", encoding="utf-8")
+    _, out, _ = assay_command("check", "a.yaml", "--no_data")
+    assert "install: pip install no_package_one no_package_two\n" in out
+    assert out.count("no_package_one`") == out.count("no_package_two`") == 1
+
+
 def test_installation_asks_first(workspace: Path, assay_command: Assay) -> None:
     write_task(workspace, "a", helpers=MISSING, doc_to_text=Function("utils.text"))
     code, _, err = assay_command("check", "a.yaml", "--no_data", "--install")

@@ -79,7 +79,7 @@ def test_every_kind_is_listed(workspace: Path, assay_command: Assay, kind: str, 
     code, out, err = assay_command("ls", kind, "--include_path", "tasks")
     assert code == 0
     assert name in [line.split()[0] for line in out.splitlines()]
-    assert err.strip().endswith(kind), "the count is talk"
+    assert err.strip().endswith(kind), "the count goes to standard error"
     rows = json.loads(assay_command("ls", kind, "--include_path", "tasks", "--json").out)
     assert name in [row["name"] for row in rows]
     assert len(rows) == len(out.splitlines())
@@ -118,6 +118,21 @@ def test_tasks_show_output_type_documents_and_modality(assay_command: Assay) -> 
     assert {row["output_type"] for row in rows} == {"loglikelihood_rolling"}
     assert assay_command("ls", "metrics", "--tag", "x").code == 2
     assert "did you mean" in assay_command("ls", "tasks", "--tag", "ai2_arcc").err
+
+
+def test_ls_reads_the_task_files_of_short_lists_only(assay_command: Assay, workspace: Path) -> None:
+    (workspace / "many").mkdir()
+    text = "task: many_{0}\noutput_type: multiple_choice\n"
+    for number in range(501):
+        (workspace / "many" / f"{number}.yaml").write_text(text.format(number))
+    arguments = ("--include_path", "many", "--json")
+    rows = json.loads(assay_command("ls", "tasks", *arguments).out)
+    assert len(rows) > 501
+    assert not any("output_type" in row for row in rows)
+    (row,) = json.loads(assay_command("ls", "tasks", "many_500", *arguments).out)
+    assert row["output_type"] == "multiple_choice"
+    rows = json.loads(assay_command("ls", "tasks", "--type", "multiple_choice", *arguments).out)
+    assert {"many_0", "many_500"} <= {row["name"] for row in rows}
 
 
 def test_all_search_words_occur_in_the_name_or_the_description(assay_command: Assay) -> None:

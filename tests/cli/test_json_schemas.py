@@ -41,6 +41,13 @@ COMMANDS = {
         ["gate", "FIRST", "--min", "quickstart_copy=0.999"],
     ],
     "power": [["power", "FIRST"]],
+    "launch": [
+        ["launch", "slurm", "--dry_run", "--tasks", "quickstart"],
+        ["launch", "k8s", "--dry_run", "--image", "i", "--volume", "r:/r", "--output_path", "/r/a"],
+    ],
+    "lock": [["lock", "-t", "quickstart_copy", "--limit", "2"]],
+    "lock_check": [["lock", "--check", "changed.lock"]],
+    "same": [["same", "FIRST", "FIRST"], ["same", "FIRST", "COPY", "--delta", "0.4"]],
     "verify": [["verify", "FIRST"]],
     "score": [["score", "FIRST", "--dry_run"]],
     "explain": [["explain", "FIRST", "SECOND"]],
@@ -55,8 +62,8 @@ COMMANDS = {
     "lint_benchmark": [["lint-benchmark", "FIRST", "SECOND"]],
 }
 
-ELSEWHERE = {"bridge"}
-"""Schemas of commands that need a sandbox; their own tests validate the output."""
+ELSEWHERE = {"bridge", "watch"}
+"""Schemas of commands that need a sandbox or checkpoints; their own tests validate the output."""
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +96,11 @@ def test_output_matches_its_schema(
         "models: [{model: openai, model_args: 'model=gpt-4o-mini'}]\ntasks: [quickstart_copy]\noptions: {limit: 1}\n",
         "utf-8",
     )
+    if name == "lock_check":
+        run_command_line(["lock", "-t", "quickstart_copy", "--limit", "2", "-o", "changed.lock"])
+        Path("changed.lock").write_text(
+            Path("changed.lock").read_text("utf-8").replace("num_fewshot: 3", "num_fewshot: 2")
+        )
     schema = read_schema(SCHEMAS / f"{name}.json")
     Draft202012Validator.check_schema(schema)
     shutil.copytree(runs[0], "copy")

@@ -35,7 +35,7 @@ __all__ = ["LANGUAGES", "Reader"]
 LIMIT_OPTIONS = ["--limit", "3"]
 """Options for runs without a limit of their own."""
 
-BOUNDED = {"--limit", "-L", "--stop_when", "--from", "--samples"}
+BOUNDED = {"--limit", "-L", "--stop_when", "--from", "--locked", "--samples", "--budget", "--subset"}
 
 
 class Reader:

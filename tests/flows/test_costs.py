@@ -57,6 +57,9 @@ class _ThinkingServer(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     written: ClassVar[list[int]] = []
+    """Tokens of each answer; probes of the server are paid, too."""
+
+    probes: ClassVar[int] = 0
 
     def do_GET(self) -> None:
         self._reply({"object": "list", "data": [{"id": "thinker", "object": "model"}]})
@@ -64,8 +67,9 @@ class _ThinkingServer(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         text = self.rfile.read(int(self.headers["Content-Length"])).decode()
         tokens = 200 + sum(text.encode()) * 2741 % 5800
-        if "Question" in text:  # not a probe of the server
-            self.written.append(tokens)
+        self.written.append(tokens)
+        if "Question" not in text:
+            type(self).probes += 1
         message = {"role": "assistant", "content": "2", "reasoning_content": "Hm."}
         self._reply(
             {
@@ -100,7 +104,7 @@ def test_the_limit_holds_for_a_server_that_thinks(workspace: Path, monkeypatch: 
     )
     rows = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(200)]
     path = write_task(workspace / "tasks", "sums", rows, generation_kwargs={"max_gen_toks": 32})
-    _ThinkingServer.written = []
+    _ThinkingServer.written, _ThinkingServer.probes = [], 0
     with ThreadingHTTPServer(("127.0.0.1", 0), _ThinkingServer) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with pytest.raises(BudgetExceeded) as caught:
@@ -120,4 +124,9 @@ def test_the_limit_holds_for_a_server_that_thinks(workspace: Path, monkeypatch: 
         server.shutdown()
     assert caught.value.exit_code == 4
     most = max(_ThinkingServer.written) * 10 / 1e6
-    assert 0.3 < sum(_ThinkingServer.written) * 10 / 1e6 <= 0.5 + most
+    spent = sum(_ThinkingServer.written) * 10 / 1e6
+    assert 0.3 < spent <= 0.5 + most
+    assert _ThinkingServer.probes > 0
+    assert f"${spent:.4g} spent" in caught.value.what
+    costs = assay.open_run("latest").facts["probe_costs"]
+    assert 0 < costs[""] < spent

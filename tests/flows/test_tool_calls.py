@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import assay
-from assay.api import plan
+from assay.api import plan, verify
 from assay.core.errors import AssayError, UnsupportedRequest
 from assay.core.records.requests import Generate, Request
 from assay.core.records.responses import Response
@@ -196,6 +196,12 @@ def test_a_finished_run_answers_from_its_journal(tmp_path: Path) -> None:
     assert model.asked == [] and scores(again) == scores(first)
     _, model = run(write_task(tmp_path, tool_choice="required"), call)
     assert len(model.asked) == 3, "another choice is another request"
+
+
+def test_the_prompts_of_a_run_with_tools_are_verified(tmp_path: Path) -> None:
+    done, _ = run(write_task(tmp_path), call, output_path=str(tmp_path / "runs"))
+    found = verify(done.folder)
+    assert found.requests and not [change for change in found.changes if change.kind == "prompt"]
 
 
 def test_tools_of_columns_functions_and_files(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from assay.core.errors import AssayError
 from assay.core.records.messages import Image
 from assay.core.records.requests import Request
 from assay.core.records.specs import TaskSpec
+from assay.tasks.prompts.choice_lists import CHOICE_VARIABLES
 from assay.tasks.prompts.field_compilers import copy_fields
 from assay.tasks.prompts.templates import find_template_names
 from assay.tasks.task import Task
@@ -74,6 +75,8 @@ def _load_images(requests: tuple[Request, ...]) -> None:
 def _check_columns(task: Task, findings: Findings) -> None:
     """Report names in templates that are not columns, also in branches that the first documents do not reach."""
     spec, columns = task.spec, task.columns
+    if spec.choice_column is not None:
+        columns = columns | {*CHOICE_VARIABLES}
     own: list[tuple[str, Any, Collection[str] | None]]
     own = [(key, spec.config.get(key), columns) for key in TEMPLATE_KEYS]
     shot_columns = _find_example_columns(task)

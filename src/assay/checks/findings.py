@@ -170,6 +170,7 @@ FINDING_KINDS: Mapping[str, str] = {
     "template": "a template that does not compile, or a prompt of `use_prompt` that does not exist",
     "written-line-end": "a backslash and an n instead of a line break",
     "choice-not-a-template": "a choice in a list that looks like a template but is used as plain text",
+    "variant": "a prompt variant that cannot be rendered, or that has the same prompts as the task",
     "column": "a name in a template, or a single word, that is not a column",
     "scoring": "an unknown metric, aggregation or filter, or an argument it does not accept",
     "metric-fit": "a task without metrics, a metric that the output type or `process_results` never reports, or an aggregation that does not fit the metric",

@@ -92,6 +92,7 @@ class FunctionChecker:
                     _report_error(error, findings)
                 if isinstance(error, MissingPackage):
                     missing.add(error.hint)
+                    self._report_other_imports(function, missing, findings)
                 if _get_module_key(function) in self._failed:
                     reported.add(_get_module_key(function))
                     broken.has_broken_file = True
@@ -108,6 +109,19 @@ class FunctionChecker:
                     )
                 missing.add(install)
         return broken
+
+    def _report_other_imports(self, function: HelperFunction, missing: set[str], findings: Findings) -> None:
+        """Report the packages that a helper file imports after the one that is missing, which ended its import."""
+        for package, line in _find_missing_imports(function):
+            install = f"pip install {find_distribution_name(package)}"
+            if install not in missing:
+                missing.add(install)
+                findings.error(
+                    "package",
+                    f"the helper `{function.reference}` needs the package `{package}`",
+                    f"{function.path}:{line}",
+                    install,
+                )
 
     def _load(self, function: HelperFunction, place: str) -> Callable[..., Any]:
         key = _get_module_key(function)
@@ -219,6 +233,24 @@ def find_missing_packages(function: HelperFunction) -> list[tuple[str, int]]:
             if not _is_installed(package):
                 found.setdefault(package, line)
     return list(found.items())
+
+
+def _find_missing_imports(function: HelperFunction) -> list[tuple[str, int]]:
+    """Return (package, line) of the packages that a helper file imports when it is imported and that are not installed."""
+    path = function.path
+    if path is None:
+        return []
+    try:
+        tree = parse_python(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, SyntaxError, RecursionError):
+        return []
+    return [
+        (package, line)
+        for package, line in _iter_imports(tree.body)
+        if not _is_installed(package)
+        and not (path.parent / package).is_dir()
+        and not (path.parent / f"{package}.py").is_file()
+    ]
 
 
 @lru_cache(maxsize=4096)

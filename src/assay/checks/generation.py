@@ -69,7 +69,7 @@ def _check_sampling(spec: TaskSpec, findings: Findings) -> None:
     if sample is True and temperature == 0:
         findings.note("sampling", "`do_sample: true` has no effect with `temperature: 0`", where)
     greedy = sample is False or temperature == 0 or (sample is None and temperature is None)
-    if spec.repeats > 1 and greedy:
+    if spec.repeats > 1 and greedy and not spec.output_type.is_agent:  # tools, users and servers vary anyway
         findings.warning(
             "repeats",
             f"generation is greedy, so all {spec.repeats} `repeats` give the same answer",

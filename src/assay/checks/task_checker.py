@@ -23,6 +23,7 @@ from assay.checks.groups import CheckJob, ReportedMetrics
 from assay.checks.scoring import check_scoring, list_metric_names
 from assay.checks.task_file import PartialTask, read_partial_task
 from assay.checks.templates import check_templates
+from assay.checks.variants import check_variants
 from assay.core.options.run_spec import RunSpec
 from assay.core.records.specs import TaskSpec
 from assay.tasks.files.helper_functions import may_draw_at_random
@@ -129,6 +130,7 @@ class TaskChecker:
                 self._looked_at = check_documents(task, self.options.documents, findings)
                 self._total = max(self._total, self._looked_at)
                 check_cluster_columns(task, findings)
+                check_variants(task, self.options.documents, findings)
 
 
 def _load_at_random(task: Task, loading: LoadingRandomState) -> AbstractContextManager[None]:

@@ -20,7 +20,10 @@ __all__ = ["run_command_line"]
 COMMANDS = {
     "run": ("assay.cli.run", "Evaluate a model on tasks; repeat the command to continue."),
     "plan": ("assay.cli.plan", "Show what a run would do and list every problem."),
+    "lock": ("assay.cli.lock", "Write or check a lockfile: everything that a score depends on."),
+    "watch": ("assay.cli.watch", "Evaluate the checkpoints of a training run as they appear."),
     "sweep": ("assay.cli.sweep", "Run several models with several settings and print one table."),
+    "launch": ("assay.cli.launch", "Run on a SLURM or Kubernetes cluster: write and submit the job files."),
     "check": ("assay.cli.check", "Check task files and list every problem before a run."),
     "show": ("assay.cli.show", "Show the exact prompts of a task, or wrong answers of a run."),
     "runs": ("assay.cli.runs", "List stored runs; show, repair or remove a run."),
@@ -36,6 +39,7 @@ COMMANDS = {
         "assay.cli.gate",
         "Fail if a run misses a threshold or is significantly worse than a baseline.",
     ),
+    "same": ("assay.cli.same", "Decide whether two runs or servers come from the same model."),
     "power": ("assay.cli.power", "Calculate how many documents are needed to detect a difference."),
     "calibrate": ("assay.cli.calibrate", "Compare a judge's scores with human labels."),
     "lint-benchmark": (
@@ -46,7 +50,7 @@ COMMANDS = {
     "view": ("assay.cli.view", "Browse runs, documents and comparisons in a web browser."),
     "report": ("assay.cli.report", "Write a report of runs as a single HTML file or a PDF."),
     "table": ("assay.cli.table", "Print the scores of runs as a table: text, Markdown, LaTeX or CSV."),
-    "import": ("assay.cli.import_results", "Import results of lm-eval or lmms-eval as runs."),
+    "import": ("assay.cli.import_results", "Import results of other programs as runs."),
     "export": ("assay.cli.export", "Export a run: JSONL, CSV, Parquet, JUnit, HTML, lm-eval, lmms-eval."),
     "new": ("assay.cli.new", "Create the files of a new task, model, metric or filter."),
     "cache": ("assay.cli.cache", "List and prune the response cache."),

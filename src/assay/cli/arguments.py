@@ -9,7 +9,15 @@ from typing import Any
 
 import click
 
-__all__ = ["FOLDERS_KEY", "find_run_folder", "in_option", "json_option", "print_json", "split_names"]
+__all__ = [
+    "FOLDERS_KEY",
+    "find_run_folder",
+    "find_run_or_results",
+    "in_option",
+    "json_option",
+    "print_json",
+    "split_names",
+]
 
 FOLDERS_KEY = "assay.runs.in"
 """Where the click context keeps the folders of `assay runs --in DIR`."""
@@ -32,6 +40,13 @@ def find_run_folder(word: str, folders: tuple[str, ...]) -> Path:
     from assay.store.runs.lookup import find_run
 
     return find_run(word, folders or click.get_current_context().meta.get(FOLDERS_KEY, ()))
+
+
+def find_run_or_results(word: str, folders: tuple[str, ...]) -> Path:
+    """Return the folder of a run as `find_run_folder` does, or of the run imported from result files at a path."""
+    from assay.engine.imports.run_cache import find_run_or_results
+
+    return find_run_or_results(word, folders or click.get_current_context().meta.get(FOLDERS_KEY, ()))
 
 
 def split_names(values: tuple[str, ...]) -> list[str]:

@@ -111,6 +111,7 @@ def command(
 ) -> int:
     """Run the command; its help text is above."""
     from assay.core.errors import InvalidOption
+    from assay.engine.imports.run_cache import replace_results_by_run
     from assay.viewer.comparison.conclusion import state_conclusion
     from assay.viewer.comparison.label_scores import LabelScoreTables
     from assay.viewer.comparison.multiplicity import adjust_comparisons
@@ -134,7 +135,7 @@ def command(
     )
     if by_labels and metrics:
         raise InvalidOption("labels have no metric", where="--metric", hint="leave out --metric or --labels")
-    sources: list[ScoreTableSource] = [open_source(word, folders) for word in runs]
+    sources: list[ScoreTableSource] = [open_source(replace_results_by_run(word), folders) for word in runs]
     try:
         if by_labels:
             sources = [LabelScoreTables(source) for source in sources]

@@ -51,10 +51,11 @@ def command(
     folders: tuple[str, ...],
 ) -> int:
     """Run the command; its help text is above."""
+    from assay.engine.imports.run_cache import replace_results_by_run
     from assay.viewer.analysis.explanation import explain_difference
     from assay.viewer.comparison.sources import open_source
 
-    sources = [open_source(word, folders) for word in (first, second)]
+    sources = [open_source(replace_results_by_run(word), folders) for word in (first, second)]
     try:
         found = explain_difference(sources[0], sources[1], split_names(task_names), metric, examples)
         names = [source.name for source in sources]

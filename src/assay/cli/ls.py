@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _KINDS = {
-    "tasks": "what can be evaluated, with output type, documents and modality where known",
+    "tasks": "what can be evaluated; lists of up to 500 tasks show output type, documents and modality",
     "groups": "sets of tasks with one score",
     "tags": "sets of tasks without a score of their own",
     "models": "what can answer; `assay ls models NAME` shows the arguments",
@@ -34,6 +34,9 @@ _KINDS = {
 
 _MIN_ABOUT_WIDTH = 36
 """Descriptions that have less room beside the name are written below it."""
+
+_MAX_DESCRIBED = 500
+"""Longer lists of tasks are listed without reading their files: no output type, documents and modality."""
 
 _HELP = """List tasks, groups, tags, registered components and options. Without arguments, shows what can be listed.
 
@@ -84,7 +87,7 @@ def command(
     if kind == "models" and len(words) == 1 and _print_model(words[0], as_json=as_json):
         return
     listings: dict[str, Callable[[], list[dict[str, Any]]]] = {
-        "tasks": lambda: _list_index("task", include_path, tag or "", output_type or ""),
+        "tasks": lambda: _list_tasks(include_path, words, tag or "", output_type or ""),
         "groups": lambda: _list_index("group", include_path),
         "tags": lambda: _list_index("tag", include_path),
         "models": lambda: _list_registry("assay.engine", "MODELS"),
@@ -148,13 +151,17 @@ def _matches(row: dict[str, Any], words: tuple[str, ...]) -> bool:
 def _print_rows(rows: list[dict[str, Any]]) -> None:
     if not rows:
         return
+    if "output_type" not in rows[0]:
+        width = max(len(row["name"]) for row in rows)
+        _print_described([(row["name"].ljust(width), row["about"]) for row in rows])
+        return
     columns = [
-        key for key in ("name", "output_type", "documents", "modality") if any(row.get(key) for row in rows)
+        key for key in ("name", "output_type", "documents", "modality") if any(row[key] for row in rows)
     ]
-    widths = {key: max(len(str(row.get(key) or "")) for row in rows) for key in columns}
+    widths = {key: max(len(str(row[key] or "")) for row in rows) for key in columns}
     lines = []
     for row in rows:
-        cells = [f"{row.get(key) or '':{'>' if key == 'documents' else '<'}{widths[key]}}" for key in columns]
+        cells = [f"{row[key] or '':{'>' if key == 'documents' else '<'}{widths[key]}}" for key in columns]
         lines.append(("  ".join(cells), row["about"]))
     _print_described(lines)
 
@@ -212,18 +219,39 @@ def _print_model(name: str, *, as_json: bool) -> bool:
     return True
 
 
-def _list_index(
-    kind: Any, include_path: tuple[str, ...], tag: str = "", output_type: str = ""
+def _list_tasks(
+    include_path: tuple[str, ...], words: tuple[str, ...], tag: str, output_type: str
 ) -> list[dict[str, Any]]:
+    """List the tasks that the arguments select, with what their files say unless there are too many to read."""
+    rows = _list_index("task", include_path, tag)
+    if output_type:
+        rows = [row for row in _describe_tasks(rows) if row["output_type"] == output_type]
+    elif len(rows) > _MAX_DESCRIBED:
+        rows = [row for row in rows if _matches(row, words)]
+    return _describe_tasks(rows) if len(rows) <= _MAX_DESCRIBED else rows
+
+
+def _describe_tasks(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Add output type, number of documents and modality to tasks, where they are known."""
+    from assay.tasks.files.task_facts import describe_task
+
+    for row in rows:
+        if "output_type" not in row:
+            facts = describe_task(row["path"])
+            row["output_type"], row["documents"] = facts.output_type, facts.documents
+            row["modality"] = facts.modality
+    return rows
+
+
+def _list_index(kind: Any, include_path: tuple[str, ...], tag: str = "") -> list[dict[str, Any]]:
     from assay.tasks.files.index import TaskIndex, find_task_roots
     from assay.tasks.files.naming_keys import read_headline
-    from assay.tasks.files.task_facts import describe_task
 
     index = TaskIndex.build(find_task_roots(include_path))
     for path, error in index.broken:
         click.echo(f"warning: cannot read {path}: {error.what}", err=True)
     _report_shadowed_names(index)
-    rows = []
+    rows: list[dict[str, Any]] = []
     # do not open the thousands of task files of an installed harness: describe them by their folder
     abouts = {root: str(root) for label, root in index.labels.items() if label != "assay"}
     inside = {root: index.view_from(root) for root in index.roots}
@@ -239,22 +267,7 @@ def _list_index(
         if kind != "task":
             count = len(_collect_tasks(entry, inside.get(entry.root, index) if entry.root else index, set()))
             about = f"{count} task{'' if count == 1 else 's'}  {about}".rstrip()
-        row: dict[str, Any] = {
-            "name": name,
-            "about": about,
-            "path": entry.file,
-            "members": list(entry.members),
-        }
-        if kind == "task" and (output_type or entry.root not in abouts):
-            facts = describe_task(entry.file)
-            if output_type and facts.output_type != output_type:
-                continue
-            row |= {
-                "output_type": facts.output_type,
-                "documents": facts.documents,
-                "modality": facts.modality,
-            }
-        rows.append(row)
+        rows.append({"name": name, "about": about, "path": entry.file, "members": list(entry.members)})
     return rows
 
 

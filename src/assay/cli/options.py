@@ -37,7 +37,7 @@ class _OptionType(click.ParamType[Any]):
 class OptionsCommand(click.Command):
     """A command with options of a run.
 
-    Its `--tasks` accepts several values: `--tasks a b c` as well as `--tasks a,b,c`. An error about an option of the config file
+    Its `--tasks` and `--history` accept several values: `--tasks a b c` as well as `--tasks a,b,c`. An error about an option of the config file
     refers to its line in the file.
     """
 
@@ -50,7 +50,10 @@ class OptionsCommand(click.Command):
 
     def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
         list_flags = {
-            flag for parameter in self.params if parameter.name == "tasks" for flag in parameter.opts
+            flag
+            for parameter in self.params
+            if parameter.name in ("tasks", "history")
+            for flag in parameter.opts
         }
         expanded: list[str] = []
         last = ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay.cli.arguments import find_run_folder, in_option
+from assay.cli.arguments import find_run_or_results, in_option
 from assay.core.terminal_text import escape_control_characters
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def command(
     path = output or Path("report.pdf" if pdf else "report.html")
     read_plotly_script()  # fail early if a package is missing
     browser = find_browser() if pdf else ""
-    opened = [_open_latest_scoring(find_run_folder(word, folders)) for word in runs]
+    opened = [_open_latest_scoring(find_run_or_results(word, folders)) for word in runs]
     try:
         report = build_report(opened, options, version=assay_version())
     finally:

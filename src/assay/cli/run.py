@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from assay.cli.arguments import split_names
 from assay.cli.options import OptionsCommand, add_run_options, build_run_spec, collect_options
 from assay.cli.run_output import announce_run, get_command_line, report_run, start_logging
+from assay.core.errors import InvalidOption, LockDrift
 from assay.core.options.run_spec import RunSpec
 from assay.core.terminal_text import escape_control_characters
 
@@ -30,6 +32,7 @@ Examples:
   assay run my_task.yaml --output_path results --log_samples
   assay run --config run.yaml --json
   assay run --from results/my-run/manifest.json --output_path again
+  assay run --locked eval.lock --output_path results
 """
 
 
@@ -43,12 +46,26 @@ Examples:
     help="Repeat a run with its options; other flags override them.",
 )
 @click.option(
+    "--locked",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Take tasks, model and settings from a lockfile of `assay lock`; stop if anything differs from it.",
+)
+@click.option(
+    "--allow_drift",
+    multiple=True,
+    metavar="KINDS",
+    help="With --locked: accept and record differences of these kinds (versions, code, …, all).",
+)
+@click.option(
     "-v", "--verbosity", default="WARNING", metavar="LEVEL", help="Log level: DEBUG, INFO, WARNING or ERROR."
 )
 def command(
     task_names: tuple[str, ...],
     as_json: bool,
     repeated: str | None,
+    locked: Path | None,
+    allow_drift: tuple[str, ...],
     verbosity: str,
     config: Path | None,
     **values: Any,
@@ -58,6 +75,9 @@ def command(
     if task_names:
         given = [name for word in task_names for name in word.split(",") if name]
         values["tasks"] = (*(values.get("tasks") or ()), given)
+    if locked is not None or allow_drift:
+        _run_locked(locked, split_names(allow_drift), repeated, collect_options(values, config), as_json)
+        return
     spec = (
         build_run_spec(values, config) if repeated is None else _load_repeated_spec(repeated, values, config)
     )
@@ -70,6 +90,32 @@ def command(
 
 
 add_run_options(command)
+
+
+def _run_locked(
+    locked: Path | None, allowed: list[str], repeated: str | None, options: dict[str, Any], as_json: bool
+) -> None:
+    """Run what a lockfile says; print each difference before the error."""
+    from assay import api
+    from assay.cli.verify import print_changes
+
+    if locked is None:
+        raise InvalidOption("--allow_drift needs --locked FILE", where="--allow_drift")
+    if repeated is not None:
+        raise InvalidOption("--locked and --from cannot be used together", hint="remove one of them")
+    try:
+        run = api.run(
+            locked=locked,
+            allow_drift=allowed,
+            progress=True,
+            on_plan=announce_run,
+            command=get_command_line(),
+            **options,
+        )
+    except LockDrift as error:
+        print_changes(error.changes, err=True)  # type: ignore[arg-type]
+        raise
+    report_run(run, as_json=as_json, max_failures=options.get("max_failures"))
 
 
 def _load_repeated_spec(word: str, values: dict[str, Any], config: Path | None) -> RunSpec:

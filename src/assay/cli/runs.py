@@ -109,6 +109,7 @@ def show_command(run: str, folders: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         results = opened.results if summary.state != "damaged" else {}
         repeats = opened.facts.get("repeats") if summary.state != "damaged" else None
+        variants = opened.facts.get("variants") if summary.state != "damaged" else None
         usage = opened.usage if summary.state != "damaged" else {}
         scorings = [] if summary.state == "damaged" else [_describe_scoring(one) for one in opened.scorings()]
         shown = {
@@ -116,6 +117,7 @@ def show_command(run: str, folders: tuple[str, ...], as_json: bool) -> None:
             "manifest": manifest,
             "results": results,
             **({"repeats": repeats} if repeats else {}),
+            **({"variants": variants} if variants else {}),
             "usage": usage,
             "scorings": scorings,
         }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from assay.cli.arguments import find_run_folder, in_option, print_json, split_names
+from assay.cli.arguments import find_run_or_results, in_option, print_json, split_names
 from assay.cli.options import OptionsCommand, add_run_options, build_run_spec
 from assay.cli.show_documents import is_run, parse_document_numbers, show_documents
 from assay.core.errors import ErrorGroup, InvalidOption, UnsupportedRequest
@@ -24,7 +24,7 @@ __all__ = ["command"]
 
 _OPTIONS = (
     "model model_args gen_kwargs apply_chat_template fewshot_as_multiturn system_instruction num_fewshot mc_as_generation "
-    "include_path data_root samples metadata trust_remote_code seed helper_timeout tool_calls"
+    "include_path data_root samples metadata trust_remote_code seed helper_timeout tool_calls vary variants variant_seed"
 ).split()
 
 _HELP = """Show the exact prompts, targets, choices and media of a task, or the documents of a run.
@@ -149,7 +149,7 @@ def _show_run(names: tuple[str, ...], *, limit: int, as_json: bool, flags: dict[
         numbers=parse_document_numbers(flags["numbers"]) if flags["numbers"] else (),
         where=flags["where"],
     )
-    stored = Run(find_run_folder(names[0], flags["folders"]))
+    stored = Run(find_run_or_results(names[0], flags["folders"]))
     run = stored.scored(flags["scoring"])
     try:
         show_documents(run, selection, limit=limit, full=flags["full"], as_json=as_json)

@@ -32,7 +32,16 @@ def is_run(word: str, folders: Sequence[str] = ()) -> bool:
     if word == "latest" or (path / JOURNAL_FILE).is_file() or path.name == JOURNAL_FILE:
         return True
     names = [folder.name for folder in find_run_folders(folders)]
+    if word not in names and path.exists() and _is_results(path):
+        return True
     return word in names or (any(name.startswith(word) for name in names) and not _is_task(word))
+
+
+def _is_results(path: Path) -> bool:
+    """Whether a path has result files of another program; task files are not looked at."""
+    from assay.engine.imports.formats import detect_format
+
+    return path.suffix not in (".yaml", ".yml", ".py") and detect_format(path) is not None
 
 
 def _is_task(word: str) -> bool:
@@ -75,7 +84,10 @@ def show_documents(
         if record is not None:
             _print_document(one, record, run.tasks[one.task], full=full)
     total = sum(len(run.journal.read_document_numbers(task)) for task in {*run.tasks})
-    text = _summarise(selection, shown=len(chosen), found=len(found), total=total)
+    if not total and run.tasks_without_documents:
+        text = "the run was imported without documents: the files contain aggregate scores only; `assay table` shows them"
+    else:
+        text = _summarise(selection, shown=len(chosen), found=len(found), total=total)
     done = sum(run.journal.count_all_outcomes().values())
     is_partial = total and done < total and not run.finished
     click.echo(f"{text} (unfinished: {done} of {total} are done)" if is_partial else text, err=True)

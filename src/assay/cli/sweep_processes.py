@@ -1,4 +1,4 @@
-"""Execute the runs of a sweep, each in its own process, so that its model's memory is released."""
+"""Execute the runs of a sweep or a watch, each in its own process, so that its model's memory is released."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -18,13 +18,14 @@ import click
 
 from assay.core.errors import RunInterrupted
 
-__all__ = ["run_all"]
+__all__ = ["RunProcess", "forward_signals", "run_all", "start_run"]
 
 _POLL_S = 0.05
+_MAX_LOG_TAIL_BYTES = 20_000
 
 
 @dataclass(slots=True)
-class _RunProcess:
+class RunProcess:
     """A running process."""
 
     name: str
@@ -32,6 +33,28 @@ class _RunProcess:
     started: float
     log: IO[bytes] | None
     """The log file; None: the terminal."""
+
+    log_path: Path | None = None
+
+    def poll(self) -> int | None:
+        """Return the exit code; None while it is running."""
+        code = self.process.poll()
+        if code is not None and self.log is not None:
+            self.log.close()
+        return code
+
+    def read_error(self) -> str:
+        """Return the last error in the log file; empty if there is none."""
+        if self.log_path is None:
+            return ""
+        with suppress(OSError), self.log_path.open("rb") as file:
+            file.seek(max(0, self.log_path.stat().st_size - _MAX_LOG_TAIL_BYTES))
+            lines = file.read().decode("utf-8", "replace").splitlines()
+            errors = [line for line in lines if line.startswith("error: ")] or [
+                line for line in lines if line.strip()
+            ]
+            return errors[-1].removeprefix("error: ").strip() if errors else ""
+        return ""
 
 
 def run_all(runs: Mapping[str, Mapping[str, Any]], *, jobs: int, log_folder: Path) -> dict[str, int]:
@@ -49,14 +72,14 @@ def run_all(runs: Mapping[str, Mapping[str, Any]], *, jobs: int, log_folder: Pat
         RunInterrupted: The sweep was interrupted. All runs were stopped and have saved their state.
     """
     pending = list(runs.items())[::-1]
-    running: list[_RunProcess] = []
+    running: list[RunProcess] = []
     failed: dict[str, int] = {}
-    with _forward_signals(running):
+    with forward_signals(running):
         while pending or running:
             while pending and len(running) < jobs:
                 name, options = pending.pop()
                 position = f"{len(runs) - len(pending)}/{len(runs)}"
-                running.append(_start(name, options, position, None if jobs == 1 else log_folder))
+                running.append(start_run(name, options, f"[{position}]", None if jobs == 1 else log_folder))
             for child in [child for child in running if child.process.poll() is not None]:
                 running.remove(child)
                 if code := _report_end(child):
@@ -65,15 +88,16 @@ def run_all(runs: Mapping[str, Mapping[str, Any]], *, jobs: int, log_folder: Pat
     return failed
 
 
-def _start(name: str, options: Mapping[str, Any], position: str, log_folder: Path | None) -> _RunProcess:
+def start_run(name: str, options: Mapping[str, Any], heading: str, log_folder: Path | None) -> RunProcess:
     """Start a run. Its options go through a pipe, so that secrets appear in no file and no process list."""
     log: IO[bytes] | None = None
+    path: Path | None = None
     log_note = ""
     if log_folder is not None:
         log_folder.mkdir(parents=True, exist_ok=True)
         path = log_folder / f"{_file_name(name)}.log"
         log, log_note = path.open("ab"), f"  ({path})"
-    click.secho(f"[{position}] {name}{log_note}", err=True, bold=True)
+    click.secho(f"{heading} {name}{log_note}", err=True, bold=True)
     command = [sys.executable, "-m", "assay", "run", "--config", "-", "--json"]
     process = subprocess.Popen(
         command,
@@ -88,14 +112,14 @@ def _start(name: str, options: Mapping[str, Any], position: str, log_folder: Pat
             pipe.write(json.dumps(dict(options), default=str).encode())
     except BrokenPipeError:
         pass  # the process has exited already and reported why
-    return _RunProcess(name, process, time.monotonic(), log)
+    return RunProcess(name, process, time.monotonic(), log, path)
 
 
 def _file_name(name: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-_.=" else "_" for letter in name)
 
 
-def _report_end(child: _RunProcess) -> int:
+def _report_end(child: RunProcess) -> int:
     """Print how a run ended and return its exit code."""
     if child.log is not None:
         child.log.close()
@@ -107,7 +131,7 @@ def _report_end(child: _RunProcess) -> int:
 
 
 @contextmanager
-def _forward_signals(running: list[_RunProcess]) -> Iterator[None]:
+def forward_signals(running: list[RunProcess], what: str = "sweep") -> Iterator[None]:
     """Stop all runs on Ctrl-C or SIGTERM and wait for them."""
 
     def stop(number: int, frame: Any) -> None:
@@ -122,7 +146,7 @@ def _forward_signals(running: list[_RunProcess]) -> Iterator[None]:
             child.process.terminate()
         for child in running:
             child.process.wait()
-        raise RunInterrupted("the sweep was interrupted") from None
+        raise RunInterrupted(f"the {what} was interrupted") from None
     finally:
         for child in running:
             if child.process.poll() is None:

@@ -86,6 +86,7 @@ def command(
 
     from assay.cli.tables import print_matrix
     from assay.core.errors import InvalidOption, UnknownName
+    from assay.engine.imports.run_cache import replace_results_by_run
     from assay.viewer.atomic_files import write_atomically
     from assay.viewer.comparison.sources import open_source
     from assay.viewer.matrix import FORMATS, NumberStyle, build_matrix, format_matrix
@@ -100,7 +101,7 @@ def command(
     with ExitStack() as opened:
         sources = []
         for word in runs:
-            sources.append(open_source(word, folders))
+            sources.append(open_source(replace_results_by_run(word), folders))
             opened.callback(sources[-1].close)
         matrix = build_matrix(
             sources, tasks=split_names(task_names), metrics=split_names(metrics), all_metrics=every

@@ -59,6 +59,9 @@ def command(
     max_documents: int | None,
 ) -> int:
     """Run the command; its help text is above."""
+    from assay.engine.imports.run_cache import replace_results_by_runs
+
+    what = tuple(replace_results_by_runs(what))
     if bundle is not None:
         return _write_site(what, bundle, has_media=not no_media, max_documents=max_documents)
     if no_media or max_documents is not None:

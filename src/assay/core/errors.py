@@ -11,6 +11,7 @@
     │   ├── MissingPackage      an optional package is not installed
     │   ├── OutputError         a folder or file cannot be written
     │   ├── RunLocked           another process is writing to the same run
+    │   ├── LockDrift           a run differs from its lockfile
     │   └── ErrorGroup          several errors, reported together
     ├── CorruptStore            exit code 1: a journal or cache is damaged
     ├── TooManyFailures         exit code 1: more requests failed than allowed
@@ -34,6 +35,7 @@ __all__ = [
     "DatasetError",
     "ErrorGroup",
     "InvalidOption",
+    "LockDrift",
     "MediaError",
     "MissingPackage",
     "OutputError",
@@ -140,19 +142,25 @@ class RunLocked(UserError):
     """Another process is writing to the same run."""
 
 
-class ErrorGroup(UserError):
-    """Several errors found before the first request, reported together."""
+class LockDrift(UserError):
+    """A run differs from its lockfile. `changes` are the differences, `ManifestChange` records."""
 
-    def __init__(self, problems: Iterable[AssayError]) -> None:
+    changes: Sequence[object] = ()
+
+
+class ErrorGroup(UserError):
+    """Several errors, reported together; by default those found before the first request."""
+
+    def __init__(self, problems: Iterable[AssayError], what: str = "") -> None:
         self.errors = tuple(problems)
         count = len(self.errors)
-        super().__init__(f"{count} problem{'' if count == 1 else 's'} found before the first request")
+        super().__init__(what or f"{count} problem{'' if count == 1 else 's'} found before the first request")
 
     def __str__(self) -> str:
         return "\n\n".join(str(problem) for problem in self.errors)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (ErrorGroup, (self.errors,))
+        return (ErrorGroup, (self.errors, self.what))
 
 
 class CorruptStore(AssayError):

@@ -167,6 +167,18 @@ class SupportsHolding(Protocol):
 
 
 @runtime_checkable
+class SupportsQueueing(Protocol):
+    """A model that adapts its number of calls to the server and queues the others.
+
+    It gets few requests at first, and more whenever its queue is short, up to `traits.in_flight` windows.
+    """
+
+    def count_queued(self) -> int:
+        """Return how many calls wait in its queue."""
+        ...
+
+
+@runtime_checkable
 class SupportsPricing(Protocol):
     """A model that charges by the token. Models without it are free."""
 

@@ -13,6 +13,7 @@ __all__ = [
     "REDACTED",
     "REGISTERED_SECRETS",
     "contains_redacted",
+    "is_secret_key",
     "redact",
     "redact_assignments",
     "redact_fields",
@@ -158,7 +159,7 @@ def redact_fields(value: Any) -> Any:
     {'model': 'x', 'api_key': '***', 'max_tokens': 5, 'client': [{'password': '***'}]}
     """
     if isinstance(value, Mapping):
-        return {key: "***" if _is_secret_key(key) else redact_fields(item) for key, item in value.items()}
+        return {key: "***" if is_secret_key(key) else redact_fields(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [redact_fields(item) for item in value]
     return _redact_urls(value) if isinstance(value, str) else value
@@ -171,7 +172,7 @@ def redact_assignments(text: str) -> str:
     '--model_args api_key=***,model=x'
     """
     masked = _ASSIGNMENT.sub(
-        lambda match: f"{match[1]}{match[2]}***" if _is_secret_key(match[1]) else match[0], text
+        lambda match: f"{match[1]}{match[2]}***" if is_secret_key(match[1]) else match[0], text
     )
     return _redact_urls(masked)
 
@@ -180,7 +181,8 @@ def _redact_urls(text: str) -> str:
     return redact(_URL_PARAMETER.sub(rf"\1{REDACTED}", _URL_CREDENTIALS.sub(f"{REDACTED}@", text)))
 
 
-def _is_secret_key(key: Any) -> bool:
+def is_secret_key(key: Any) -> bool:
+    """Return whether the name of a key says that its value is a secret: `api_key`."""
     name = str(key).lower()
     if name in _HARMLESS_KEYS:
         return False

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from assay.core.records.documents import Document
 from assay.core.records.messages import Media
 from assay.core.records.requests import Request
-from assay.core.records.responses import Failure, Outcome
+from assay.core.records.responses import Failure, Outcome, Response
 from assay.core.records.verdicts import Answer, RepeatScores, Verdict
 
 __all__ = ["Dialogues", "JudgedBatch", "OpenDocument"]
@@ -59,6 +59,13 @@ class OpenDocument:
             if type(outcome) is Failure:
                 return outcome
         return None
+
+    def select_answered(self) -> OpenDocument:
+        """Return a copy with only the requests that have a response."""
+        rows = zip(self.requests, self.fingerprints, self.outcomes, strict=True)
+        kept = [row for row in rows if type(row[2]) is Response]
+        requests, marks, outcomes = zip(*kept, strict=True) if kept else ((), (), ())
+        return replace(self, requests=requests, fingerprints=marks, outcomes=list(outcomes))
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from itertools import chain
 
 from assay.core.errors import AssayError
 from assay.core.progress import RunProgress, TaskProgress
-from assay.core.records.requests import Request, compute_fingerprint
+from assay.core.records.requests import Generate, Request, compute_fingerprint
 from assay.core.records.responses import Failure, Outcome, Response
 from assay.core.records.verdicts import Estimate
 from assay.engine.judging.context import JudgeContext
@@ -47,6 +47,9 @@ from assay.user_code.executor import Executor
 from assay.user_code.random_state import TaskRandomState
 
 __all__ = ["run"]
+
+MAX_WINDOWS_READY = 64
+"""Twice as many windows of requests are rendered ahead, however many a model can have in flight."""
 
 MAX_PENDING_WRITES = 32
 """Batches handed to the journal before the run waits for the disk."""
@@ -113,9 +116,14 @@ class _RunStream:
         self.media = MediaPrefetcher(plan.spec.media_memory_mb * 2**20, plan.model)
         self.media_archive = MediaArchive(journal.path.parent, plan.spec.keep_media_mb)
         # requests to responses
-        self.backlog = Backlog(max(2 * traits.window * traits.in_flight, 2 * CHUNK_SIZE))
+        self.backlog = Backlog(
+            max(2 * traits.window * min(traits.in_flight, MAX_WINDOWS_READY), 2 * CHUNK_SIZE)
+        )
         self.in_flight: dict[str, list[tuple[OpenDocument, int]]] = {}
         """Fingerprint -> the documents that wait for it: identical requests are sent once."""
+
+        self.calls: dict[tuple[str, int], asyncio.Future[Outcome]] = {}
+        """Calls of external agents that wait for their outcome, by document and index of the request."""
 
         self.ledger = open_ledger(plan.spec, journal)
         self.account = self.ledger.account(plan.model)
@@ -158,6 +166,7 @@ class _RunStream:
                 await self._ask()
                 if self.ledger.is_exhausted:
                     producer.cancel()
+                    self._stop_calls("the budget is exhausted (--max_cost)")
                 self.all_asked = True
                 self.arrival.set()
                 await recorder
@@ -176,6 +185,7 @@ class _RunStream:
         """Stop, whatever happened: responses that arrived are written."""
         self.media.close()
         self.agents.close()
+        self._stop_calls("the run was stopped")
         self._append(self._take_arrived())
         await self.services.close()
         await self.dispatcher.close()
@@ -242,12 +252,7 @@ class _RunStream:
     def _look_up(self, chunk: list[OpenDocument]) -> tuple[list[OpenDocument], Sequence[Request]]:
         """Answer requests from the journal and the cache; return the complete documents and the open requests."""
         new = [document.fingerprints[document.answered_count :] for document in chunk]
-        wanted = list(dict.fromkeys(chain.from_iterable(new)))
-        known = self.journal.find(wanted)
-        if self.cache is not None and len(known) < len(wanted):
-            from_cache = self.cache.find([fingerprint for fingerprint in wanted if fingerprint not in known])
-            self.writes.append(self.journal.add_responses(from_cache.items(), source="cache", deferred=True))
-            known |= from_cache
+        known = self._find_responses(list(dict.fromkeys(chain.from_iterable(new))))
         pending: list[Request] = []
         complete: list[OpenDocument] = []
         reused = 0
@@ -268,6 +273,15 @@ class _RunStream:
                 complete.append(document)
         self.progress.cached += reused
         return complete, pending
+
+    def _find_responses(self, wanted: Sequence[str]) -> dict[str, Response]:
+        """Return the responses that the journal or the cache has, by fingerprint."""
+        known = dict(self.journal.find(wanted))
+        if self.cache is not None and len(known) < len(wanted):
+            from_cache = self.cache.find([fingerprint for fingerprint in wanted if fingerprint not in known])
+            self.writes.append(self.journal.add_responses(from_cache.items(), source="cache", deferred=True))
+            known |= from_cache
+        return known
 
     def _share_media(self, chunk: Sequence[OpenDocument], pending: Sequence[Request]) -> Sequence[Request]:
         """Prefetch the media of pending requests; documents, which wait for responses, release theirs."""
@@ -346,6 +360,10 @@ class _RunStream:
         for fingerprint, outcome in batch:
             for document, index in in_flight.pop(fingerprint):
                 document.outcomes[index] = outcome
+                if (call := self.calls.pop((document.key, index), None)) is not None:
+                    if not call.done():
+                        call.set_result(outcome)
+                    continue
                 document.missing -= 1
                 if document.missing == 0:
                     complete.setdefault(document.document.task, []).append(document)
@@ -394,6 +412,9 @@ class _RunStream:
             await self._judge_when_ready(task, [document])
             return
         await self.agents.open(agents)
+        if planned.spec.agent is not None and planned.spec.agent.is_external:
+            await self._run_external_agents(task, document, agents)
+            return
         while document.failure is None:
             following = await self.executor.run(
                 partial(
@@ -417,6 +438,54 @@ class _RunStream:
                 return
         await self.agents.release(agents)
         await self._judge_when_ready(task, [document])
+
+    async def _run_external_agents(self, task: str, document: OpenDocument, agents: DocumentAgents) -> None:
+        """Run the programs of a document, one per repeat. Each continues at its own speed."""
+        await self.agents.run_programs(agents, partial(self._ask_for_agent, document))
+        await self.agents.release(agents)
+        if len(agents.results) < len(agents.first) and document.failure is None:
+            if self.all_asked or self.ledger.is_exhausted:
+                return  # the run was stopped; the next start continues
+            message = "the program was stopped before it ended"
+            document.outcomes.append(Failure(request_id="", kind="agent error", message=message))
+        if len(agents.results) == len(agents.first):
+            document = document.select_answered()  # programs dealt with the other calls
+        await self._judge_when_ready(task, [document])
+
+    async def _ask_for_agent(self, document: OpenDocument, request: Generate) -> Outcome:
+        """Return the outcome of a call of an external agent, which becomes a request of the document."""
+        fingerprint, index = compute_fingerprint(self.model_digest, request.id), len(document.requests)
+        document.requests += (request,)
+        document.fingerprints += (fingerprint,)
+        document.outcomes.append(None)
+        self._append_documents([document])
+        if (known := self._find_responses([fingerprint]).get(fingerprint)) is not None:
+            document.outcomes[index] = known
+            self.progress.cached += 1
+            return known
+        if request.prompt.media and "image" not in self.plan.model.traits.abilities:
+            message = f"the model `{self.plan.model.name}` accepts no images"
+            failure = Failure(request_id=request.id, kind="unsupported", message=message)
+            document.outcomes[index] = failure
+            self.writes.append(self.journal.add_failures([(fingerprint, failure)], deferred=True))
+            return failure
+        if self.all_asked or self.ledger.is_exhausted:
+            return Failure(request_id=request.id, kind="stopped", message="the run was stopped")
+        call: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self.calls[document.key, index] = call
+        if fingerprint in self.in_flight:
+            self.in_flight[fingerprint].append((document, index))
+        else:
+            self.in_flight[fingerprint] = [(document, index)]
+            await self.backlog.put_first([request])
+        return await call
+
+    def _stop_calls(self, why: str) -> None:
+        """End the calls of external agents that no response will reach."""
+        while self.calls:
+            _, call = self.calls.popitem()
+            if not call.done():
+                call.set_result(Failure(request_id="", kind="stopped", message=why))
 
     async def _judge_when_ready(self, task: str, documents: list[OpenDocument]) -> None:
         """Judge documents now, or hold them until all documents of their task are complete."""

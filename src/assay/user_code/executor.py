@@ -35,6 +35,9 @@ R = TypeVar("R")
 MAX_SUSPENDED_CALLS = 64
 """Calls of one `map` that may wait at the same time."""
 
+_MAX_END_S = 1.0
+"""How long the end of the thread is awaited; a call that hangs can last longer."""
+
 POLL_INTERVAL_S = 0.1
 """How often an idle executor looks for signals. Python handles a signal only between two steps of the main thread."""
 
@@ -154,6 +157,7 @@ class UserCodeExecutor:
             yield self
         finally:
             self.close()
+            thread.join(_MAX_END_S)  # the last call restores the working folder and the output streams
 
     def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Call the function with each item, started in order; while one call waits, the next one starts.

@@ -357,7 +357,17 @@ def test_every_option_that_shapes_results_is_in_one_of_these_tables() -> None:
     from assay.core.options.run_spec import list_options
 
     told = {*OTHER, "mc_as_generation", "model", "model_args", "tasks", "fewshot_as_multiturn", "metadata"}
+    told |= {"vary", "variants", "variant_seed"}
     told |= {"reasoning_effort", "thinking_budget", "include_reasoning", "tool_calls", "user"}
+    told |= {
+        "reasoning_effort",
+        "thinking_budget",
+        "include_reasoning",
+        "tool_calls",
+        "user",
+        "budget",
+        "subset",
+    }
     switches = {"trust_remote_code", "confirm_run_unsafe_code"}
     assert {option for option, _, details in list_options() if details.affects_results} == told | switches
 

@@ -54,6 +54,13 @@ def test_a_run_that_is_not_there_is_refused(runs: list[Path], word: str, what: s
         find_run(word)
 
 
+@pytest.mark.parametrize("word", ["", " "])
+def test_an_empty_name_is_refused_even_if_there_is_only_one_run(workspace: Path, word: str) -> None:
+    assay.run(model=make_model(), tasks=[str(write_task(workspace))], limit=1)
+    with pytest.raises(UnknownName, match="the name of the run is empty"):
+        find_run(word)
+
+
 def test_a_misspelt_id_is_guessed(runs: list[Path]) -> None:
     with pytest.raises(UnknownName) as caught:
         find_run(runs[0].name.replace("scripted", "scirpted"))

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 from assay.core.errors import InvalidOption
 from assay.core.python_syntax import evaluate_literal
 from assay.core.records.tools import TOOL_CALL_MODES
+from assay.core.records.variants import FACTORS
 from assay.core.secrets import redact_assignments
 
 __all__ = [
     "check_limit",
+    "group_mirrors",
     "parse_arguments",
     "parse_batch_size",
     "parse_bool",
     "parse_bootstrap_draws",
     "parse_chat_template",
     "parse_dollars",
+    "parse_factors",
     "parse_fraction",
     "parse_limit",
+    "parse_mirror",
     "parse_name_list",
     "parse_non_negative_integer",
     "parse_positive_integer",
@@ -29,6 +35,7 @@ __all__ = [
     "parse_samples",
     "parse_seconds",
     "parse_seed",
+    "parse_subset",
     "parse_tool_mode",
     "parse_trace_mode",
     "parse_value",
@@ -179,6 +186,39 @@ def parse_samples(text: str) -> dict[str, list[int]]:
         ) from None
 
 
+def parse_subset(text: str) -> dict[str, Any] | str:
+    """Parse the subset of `--subset`: JSON, the path of a JSON file, or the name of a run, which stays text.
+
+    >>> parse_subset("base-gsm8k-0a1b2c3d")
+    'base-gsm8k-0a1b2c3d'
+    """
+    source = text.strip()
+    if not source.startswith("{"):
+        if not source.endswith(".json"):
+            return source
+        try:
+            with open(source, encoding="utf-8") as file:
+                source = file.read()
+        except OSError as error:
+            raise InvalidOption(f"cannot read `{text}`: {error.strerror}", where="--subset") from None
+    try:
+        loaded = json.loads(source)
+    except ValueError as error:
+        raise InvalidOption(f"the subset is not JSON: {error}", where="--subset") from None
+    found = (
+        loaded.get("subset", loaded) if isinstance(loaded, dict) else None
+    )  # a results file contains the subset
+    if not isinstance(found, dict) or not all(
+        isinstance(one, dict) and "strata" in one for one in found.values()
+    ):
+        raise InvalidOption(
+            "the file contains no subset",
+            where="--subset",
+            hint="pass the results file of a run with --budget",
+        )
+    return found
+
+
 def parse_reasoning_tags(value: Any) -> tuple[tuple[str, str], ...]:
     """Parse pairs of tags around reasoning: a list, JSON, or `none`.
 
@@ -232,6 +272,30 @@ def parse_chat_template(text: str) -> bool | str:
 def parse_name_list(text: str) -> list[str]:
     """Parse a comma-separated list."""
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def parse_mirror(text: str) -> list[str]:
+    """Parse `ID=OTHER`, another id or folder of a dataset."""
+    name, separator, other = text.partition("=")
+    if not (separator and name.strip() and other.strip()):
+        raise InvalidOption(
+            f"`{text}` does not name a mirror",
+            hint="the id of the dataset and the other id: org/name=other/name",
+        )
+    return [f"{name.strip()}={other.strip()}"]
+
+
+def group_mirrors(words: Iterable[str]) -> dict[str, list[str]]:
+    """Return the other ids of each dataset, in order.
+
+    >>> group_mirrors(["a/b=c/d", "a/b=e/f"])
+    {'a/b': ['c/d', 'e/f']}
+    """
+    found: dict[str, list[str]] = {}
+    for word in words:
+        name, _, other = word.partition("=")
+        found.setdefault(name, []).append(other)
+    return found
 
 
 def parse_fraction(text: str) -> float:
@@ -320,3 +384,18 @@ def parse_trace_mode(text: str) -> str:
     if text not in ("basic", "full"):
         raise InvalidOption(f"unknown trace mode `{text}`", hint="use `basic` or `full`")
     return text
+
+
+def parse_factors(text: str) -> tuple[str, ...]:
+    """Parse what varies between prompts, in a fixed order.
+
+    >>> parse_factors("shots,order")
+    ('order', 'shots')
+    """
+    given = [word.strip() for word in text.split(",") if word.strip()]
+    for word in given:
+        if word not in FACTORS:
+            close = get_close_matches(word, FACTORS, n=1)
+            hint = f"did you mean `{close[0]}`?" if close else f"known: {', '.join(FACTORS)}"
+            raise InvalidOption(f"cannot vary `{word}`", hint=hint)
+    return tuple(factor for factor in FACTORS if factor in given)

@@ -19,8 +19,10 @@ from assay.core.options.parsing import (
     parse_bootstrap_draws,
     parse_chat_template,
     parse_dollars,
+    parse_factors,
     parse_fraction,
     parse_limit,
+    parse_mirror,
     parse_name_list,
     parse_non_negative_integer,
     parse_positive_integer,
@@ -29,6 +31,7 @@ from assay.core.options.parsing import (
     parse_samples,
     parse_seconds,
     parse_seed,
+    parse_subset,
     parse_tool_mode,
     parse_trace_mode,
 )
@@ -222,6 +225,15 @@ class RunSpec:
         metavar="DIR",
         affects_results=False,
     )
+    mirror: list[str] = declare_option(
+        [],
+        "Another id or folder of a dataset, used if the dataset cannot be loaded: ID=OTHER; repeatable.",
+        "Tasks",
+        parse=parse_mirror,
+        repeatable=True,
+        metavar="ID=OTHER",
+        affects_results=False,
+    )
     allow_data_outside: bool = declare_option(
         False,
         "Allow data and media files outside the folder of the task, --data_root and the working directory.",
@@ -247,6 +259,19 @@ class RunSpec:
     repeats: int | None = declare_option(
         None, "Number of samples per generated response; overrides the task.", "Tasks", parse=parse_positive_integer, metavar="N"
     )  # fmt: skip
+    vary: tuple[str, ...] = declare_option(
+        (), "Ask every document with several prompts, and report the mean with the spread between them. Vary: order and letters of"
+        " choices, few-shot examples (shots), template, delimiter, system.", "Tasks",
+        parse=parse_factors, metavar="order,letters,shots,…", in_id_when_unset=False,
+    )  # fmt: skip
+    variants: int | None = declare_option(
+        None, "Number of prompts per document, the unchanged one included (default: 5 with --vary, else those of the task).", "Tasks",
+        parse=parse_positive_integer, metavar="N", in_id_when_unset=False,
+    )  # fmt: skip
+    variant_seed: int = declare_option(
+        0, "Seed of the variants that --vary draws.", "Tasks", parse=parse_non_negative_integer, metavar="N",
+        in_id_when_unset=False,
+    )  # fmt: skip
     samples: Mapping[str, list[int]] | None = declare_option(
         None,
         'Evaluate only these documents: JSON or a file, {"task": [0, 3]}.',
@@ -254,6 +279,32 @@ class RunSpec:
         short="E",
         parse=parse_samples,
         metavar="JSON|FILE",
+    )
+    budget: int | None = declare_option(
+        None,
+        "Evaluate a random sample of N documents of each task, weighted so that it estimates the score over all; --history chooses"
+        " it better.",
+        "Tasks",
+        parse=parse_positive_integer,
+        metavar="N",
+        in_id_when_unset=False,
+    )
+    history: list[str] = declare_option(
+        [],
+        "Runs of other models (or result files) from which --budget learns which documents to ask.",
+        "Tasks",
+        parse=parse_name_list,
+        repeatable=True,
+        metavar="RUNS",
+        affects_results=False,
+    )
+    subset: Mapping[str, Any] | str | None = declare_option(
+        None,
+        "Evaluate the same weighted subset of documents as this run: its name, or its results file.",
+        "Tasks",
+        parse=parse_subset,
+        metavar="RUN|FILE",
+        in_id_when_unset=False,
     )
     metadata: Mapping[str, Any] = declare_option(
         {},
@@ -412,15 +463,43 @@ class RunSpec:
                 )
         if self.offset and self.samples is not None:
             raise InvalidOption("`offset` and `samples` cannot be used together", hint="remove one of them")
+        self._check_subset_options()
         if self.stop_when is not None and self.predict_only:
             raise InvalidOption("a stop rule needs scores", where="--stop_when", hint="remove --predict_only")
         if not self.tasks:
             raise InvalidOption("no task selected", where="--tasks", hint="`assay ls tasks` lists all")
+        if self.vary and self.variants == 1:
+            raise InvalidOption("nothing varies with one variant", where="--variants", hint="use 2 or more")
+        if "letters" in self.vary and self.mc_as_generation:
+            raise InvalidOption(
+                "the letters of --mc_as_generation cannot vary", where="--vary", hint="leave out `letters`"
+            )
         if self.fewshot_as_multiturn and not self.apply_chat_template:
             raise InvalidOption(
                 "sending few-shot examples as turns requires a chat template",
                 where="--fewshot_as_multiturn",
                 hint="add --apply_chat_template",
+            )
+
+    def _check_subset_options(self) -> None:
+        """Check that at most one option selects documents."""
+        if self.history and self.budget is None:
+            raise InvalidOption(
+                "`history` has no effect without `budget`", where="--history", hint="add --budget N"
+            )
+        if self.budget is not None and self.budget < 2:
+            raise InvalidOption("a budget needs at least two documents", where="--budget")
+        chosen = [name for name in ("budget", "subset") if getattr(self, name) is not None]
+        if not chosen:
+            return
+        others = [
+            name
+            for name in ("subset", "limit", "offset", "samples", "stop_when", "decontamination_ngrams_path")
+            if getattr(self, name) and name != chosen[0]
+        ]
+        if others:
+            raise InvalidOption(
+                f"`{chosen[0]}` and `{others[0]}` cannot be used together", hint="remove one of them"
             )
 
     @property
@@ -495,8 +574,10 @@ def _validate_value(name: str, details: Option, value: Any) -> Any:
             return parse_reasoning_tags(value)
         if details.repeatable:
             return [item for entry in value for item in details.parse(str(entry))]
+        if details.parse is parse_factors:
+            return parse_factors(",".join(map(str, value)))
     elif isinstance(value, Mapping):
-        if details.parse in (parse_arguments, parse_samples):
+        if details.parse in (parse_arguments, parse_samples, parse_subset):
             return value
     elif isinstance(value, bool):
         if details.flag or details.const is not None or details.parse is parse_bool:

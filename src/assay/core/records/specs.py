@@ -13,6 +13,7 @@ from assay.core.dialects import Dialect
 from assay.core.output_types import OutputType
 from assay.core.records.agents import AgentSpec
 from assay.core.records.tools import ResponseFormat
+from assay.core.records.variants import VariantSpec
 
 __all__ = [
     "Dialect",
@@ -155,6 +156,18 @@ class TaskSpec:
 
     auto_strip_thinking: bool = False
 
+    choice_column: str | None = None
+    """The column with the texts of the choices; templates then have `choice_texts`, `choice_letters` and `choice_list`."""
+
+    choice_letters: tuple[str, ...] = ()
+    """The letters of `choice_column`; empty: A, B, C, …"""
+
+    variants: tuple[VariantSpec, ...] = ()
+    """Other ways to ask the documents, besides the unchanged one."""
+
+    variant: VariantSpec | None = None
+    """The variant that this task is; None: the task does not vary in this run."""
+
     metadata: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     """The merged YAML as written, for exports and hashes."""
@@ -213,6 +226,8 @@ class GroupSpec:
 
     metrics: tuple[GroupMetric, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    is_family: bool = False
+    """Whether the members are the prompt variants of one task, which has the name of the group."""
 
     def __post_init__(self) -> None:
         """Accept the YAML name of the dialect."""

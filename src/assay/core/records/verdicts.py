@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
-
-from assay.core.records.fast_init import fast_init
 
 __all__ = ["Answer", "Estimate", "Evidence", "RepeatScores", "Score", "Unscored", "Verdict"]
 
 
-@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The output of one filter pipeline for the responses of a document: one value per request, in order."""
@@ -23,7 +20,6 @@ class Answer:
     """The output of each filter. Stored only if a filter is task code, which is not run again for display."""
 
 
-@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
     """The score of one document in one metric."""
@@ -35,7 +31,6 @@ class Score:
     why: str = ""
 
 
-@fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """The input of a corpus metric from one document: a (gold, prediction) or (log probability, words) pair."""
@@ -70,6 +65,9 @@ class RepeatScores:
 
     scores: Mapping[str, tuple[float, ...]]
     """One score per answer, by metric."""
+
+    judge_samples: Mapping[str, tuple[tuple[float, ...], ...]] = field(default_factory=dict)
+    """The scores of each sample of the judges per answer, by metric, if there are several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +107,9 @@ class Estimate:
 
     bounds: tuple[float, float] | None = None
     """The value if every document with another ending than `scored` were wrong, or right; None if these are few."""
+
+    population: int | None = None
+    """Number of documents of the task if the scored ones are a weighted subset of them."""
 
     scored: int = 0
     unscored: int = 0

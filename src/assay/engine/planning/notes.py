@@ -31,7 +31,19 @@ def collect_notes(spec: RunSpec, model: Model, tasks: Mapping[str, PlannedTask])
         *_note_missing_prices(spec, model, tasks),
         *_note_misspelled_metrics(spec, tasks),
         *_note_global_randomness(tasks),
+        *_note_unweighted_repeats(tasks),
         *stops,
+    ]
+
+
+def _note_unweighted_repeats(tasks: Mapping[str, PlannedTask]) -> list[str]:
+    """Note tasks without metrics of repeated answers."""
+    found = [name for name, one in tasks.items() if one.spec.repeats > 1 and one.has_unequal_weights]
+    if not found:
+        return []
+    return [
+        f"{_format_names(found)}: no metrics of repeated answers (pass@k and others): the documents of a stratified subset"
+        " have different weights"
     ]
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from assay.agents.setup import check_agent
 from assay.core.errors import AssayError, ErrorGroup, InvalidOption, TaskError
+from assay.core.options.parsing import group_mirrors
 from assay.core.options.run_spec import RunSpec
 from assay.core.ports import Model, SupportsPromptedAs
 from assay.core.program_executor import use_executor
@@ -37,6 +38,8 @@ from assay.engine.planning.records import (
 from assay.engine.planning.setup.capabilities import check_abilities
 from assay.engine.planning.setup.judge_setup import JudgeRegistry
 from assay.engine.planning.setup.model_setup import make_run_model, probe_model
+from assay.engine.planning.subsets import choose_subsets, describe_subsets, find_subset
+from assay.engine.planning.variants import describe_idle_factors, find_variant_problems, refuse_varied_subsets
 from assay.engine.results.run_facts import register_secrets
 from assay.engine.running.cost_ledger import check_prices
 from assay.sandboxes.program_runner import ProgramRunner
@@ -49,6 +52,8 @@ from assay.tasks.files.selection import Selection, select_tasks
 from assay.tasks.letter_choices import LetterChoiceTask, add_letter_metrics, describe_letter_tasks
 from assay.tasks.prompts.field_compilers import copy_fields
 from assay.tasks.task import RenderingOptions, Task, open_task
+from assay.tasks.variants.expansion import expand_variants, find_family
+from assay.tasks.variants.variant_task import open_variant
 from assay.user_code.errors import wrap_user_errors
 from assay.user_code.random_state import LoadingRandomState
 
@@ -87,15 +92,35 @@ async def make_plan(
         _add_error(problems, error)
     for problem in check_options(spec, folder):
         _add_error(problems, problem)
+    history_notes: list[str] = []
+    try:
+        refuse_varied_subsets(spec, selection.groups)
+        spec, history_notes = choose_subsets(
+            spec, selection.tasks, lambda task: _open_task(spec, task, model)
+        )
+    except AssayError as error:
+        _add_error(problems, error)
     tasks: dict[str, PlannedTask] = {}
     programs = ProgramRunner(spec.sandbox, spec.sandbox_args, i_know=spec.i_know)
     with use_executor(programs):  # a helper may execute a program when it is imported
         loading = LoadingRandomState(spec.seed)
         names = count_name_lookups(selection)
+        families: dict[str, str] = {}
+        """Task -> its first variant, which has the data."""
+
         for name, task_spec in selection.tasks.items():
             loading.start(names.get(name, 0))
             try:
-                tasks[name] = _plan_task(spec, task_spec, model, judge_registry, programs, loading)
+                original = tasks.get(families.setdefault(find_family(task_spec), name))
+                tasks[name] = _plan_task(
+                    spec,
+                    task_spec,
+                    model,
+                    judge_registry,
+                    programs,
+                    loading,
+                    None if original is None else original.task,
+                )
             except AssayError as error:
                 _add_error(problems, error)
         states = loading.start(names[""])
@@ -105,7 +130,7 @@ async def make_plan(
     programs.close()
     if spec.samples is not None:
         for name in spec.samples:
-            if selection.tasks and name not in selection.tasks:
+            if selection.tasks and name not in map(find_family, selection.tasks.values()):
                 problems.append(_build_sample_task_error(name, selection))
     identity: Mapping[str, str] = {}
     planned_judges: dict[str, PlannedJudge] = {}
@@ -116,6 +141,8 @@ async def make_plan(
             check_prices(spec, [model, *(judge.model for judge in planned_judges.values())])
     except AssayError as error:
         _add_error(problems, error)
+    if not problems:
+        problems += find_variant_problems(spec, selection.groups, tasks)
     if problems or model is None or judge_registry is None:
         raise problems[0] if len(problems) == 1 else ErrorGroup(problems)
     digest = compute_run_digest(
@@ -144,7 +171,10 @@ async def make_plan(
                     *seen,
                     *selection.notes,
                     *judge_registry.notes,
+                    *describe_subsets(spec),
+                    *history_notes,
                     *collect_notes(spec, model, tasks),
+                    *describe_idle_factors(tasks),
                     *describe_letter_tasks(opened),
                 )
             )
@@ -157,7 +187,7 @@ def _select(spec: RunSpec, index: TaskIndex | None, problems: list[AssayError]) 
     """Select the tasks; if a name is wrong, select the others, so that their errors are reported too."""
     try:
         index = index or TaskIndex.build(find_task_roots(spec.include_path))
-        return select_tasks(spec.tasks, index)
+        return expand_variants(select_tasks(spec.tasks, index), spec)
     except AssayError as error:
         _add_error(problems, error)
     rest = Selection()
@@ -208,6 +238,7 @@ def _plan_task(
     judge_registry: JudgeRegistry | None,
     programs: ProgramRunner,
     loading: LoadingRandomState,
+    original: Task | None = None,
 ) -> PlannedTask:
     """Check one task up to its first document and collect its errors."""
     problems: list[AssayError] = []
@@ -218,7 +249,7 @@ def _plan_task(
         _add_error(problems, error)
     task, scorer, user_model = None, None, ""
     try:
-        task = _open_task(spec, task_spec, model)
+        task = _open_task(spec, task_spec, model, original)
         scorer = Scorer.from_spec(task.spec, tags=spec.reasoning_tags)
         for problem in [] if spec.predict_only else find_metrics_without_values(task.spec):
             if not is_misspelled(task.spec, problem):
@@ -256,6 +287,7 @@ def _plan_task(
         digest=digests["digest"],
         config_digest=digests["config_digest"],
         data_digest=digests["data_digest"],
+        subset=find_subset(spec, task.name),
     )
 
 
@@ -272,10 +304,14 @@ def plan_task_in_worker(spec: RunSpec, task: str, model: Model, programs: Progra
     return _plan_task(spec, selection.tasks[task], model, None, programs, loading)
 
 
-def _open_task(spec: RunSpec, task_spec: TaskSpec, model: Model | None) -> Task:
+def _open_task(spec: RunSpec, task_spec: TaskSpec, model: Model | None, original: Task | None = None) -> Task:
     if spec.repeats is not None and task_spec.output_type.can_repeat:
         task_spec = replace(task_spec, repeats=spec.repeats)
-    task = open_task(task_spec, build_rendering_options(spec, task_spec.name, model))
+    rendering = build_rendering_options(spec, find_family(task_spec), model)
+    if task_spec.variant is None:
+        task = open_task(task_spec, rendering)
+    else:
+        task = open_variant(task_spec, rendering, original)
     letters = spec.mc_as_generation and task_spec.output_type.compares_choices
     return LetterChoiceTask(task) if letters else task
 
@@ -283,6 +319,14 @@ def _open_task(spec: RunSpec, task_spec: TaskSpec, model: Model | None) -> Task:
 def _collect_reasoning_settings(spec: RunSpec) -> dict[str, Any]:
     """Return the options for reasoning as generation settings."""
     return {name: value for name in REASONING_KEYS if (value := getattr(spec, name)) is not None}
+
+
+def _find_samples(spec: RunSpec, task: str) -> Sequence[int] | None:
+    """Return the documents of a task that `--samples` or `--budget` selects; None: all."""
+    subset = find_subset(spec, task)
+    if subset is not None:
+        return subset.indices
+    return None if spec.samples is None else spec.samples.get(task)
 
 
 def build_rendering_options(spec: RunSpec, task: str, model: Model | None) -> RenderingOptions:
@@ -297,12 +341,14 @@ def build_rendering_options(spec: RunSpec, task: str, model: Model | None) -> Re
         fewshot_seed=spec.seed[3],
         limit=spec.limit,
         offset=spec.offset,
-        samples=None if spec.samples is None else spec.samples.get(task),
+        samples=_find_samples(spec, task),
+        draws_for_all=find_subset(spec, task) is not None,
         model_name=(model.prompted_as if isinstance(model, SupportsPromptedAs) else "") or spec.model,
         chat_messages=chat_messages,
         agentic_trace_mode=spec.agentic_trace_mode,
         process_with_media=spec.process_with_media,
         data_root=spec.data_root,
+        mirrors=group_mirrors(spec.mirror),
         allow_data_outside=spec.allow_data_outside,
         trust_remote_code=spec.trust_remote_code,
         metadata=spec.metadata,

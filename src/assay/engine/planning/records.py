@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from assay.core.fingerprints import digest_json
 from assay.core.options.run_spec import RunSpec
 from assay.core.ports import Model
 from assay.core.records.specs import GroupSpec, TaskSpec
+from assay.core.records.subsets import STRATIFIED, DocumentSubset
 from assay.sandboxes.program_runner import ProgramRunner
 from assay.scoring.scorer import Scorer
 from assay.tasks.files.helper_functions import find_functions
@@ -77,12 +79,20 @@ class PlannedTask:
     user_model: str = ""
     """The model that plays the user of an agent task, as judges are named; empty: there is none."""
 
+    subset: DocumentSubset | None = None
+    """The weighted subset of its documents; None: documents have equal weights."""
+
     prompt_states: GeneratorStates | None = None
     """The global random generators before the first prompt, if the code of the task may use them; None: the seed."""
 
     @property
     def spec(self) -> TaskSpec:
         return self.task.spec
+
+    @property
+    def has_unequal_weights(self) -> bool:
+        """Whether its documents are a sample whose documents stand for different numbers of others."""
+        return self.subset is not None and self.subset.method == STRATIFIED
 
     @property
     def has_user_code(self) -> bool:
@@ -141,6 +151,9 @@ class Plan:
     judges: Mapping[str, PlannedJudge] = field(default_factory=dict)
     default_judges: tuple[str, ...] = ()
     """The judges of `--judge`, for metrics and helpers that name none."""
+
+    lock: Mapping[str, Any] | None = None
+    """The lockfile of the run: name, digest, text, and what differed from it."""
 
     notes: tuple[str, ...] = ()
     """Things worth knowing before the run starts."""

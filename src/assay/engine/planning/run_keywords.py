@@ -108,6 +108,9 @@ class RunKeywords(TypedDict, total=False):
     data_root: str | None
     """Folder with datasets, laid out as on the Hugging Face hub; also ASSAY_DATA."""
 
+    mirror: Sequence[str] | str
+    """Another id or folder of a dataset, used if the dataset cannot be loaded: ID=OTHER; repeatable."""
+
     allow_data_outside: bool
     """Allow data and media files outside the folder of the task, --data_root and the working directory."""
 
@@ -120,8 +123,32 @@ class RunKeywords(TypedDict, total=False):
     repeats: int | str | None
     """Number of samples per generated response; overrides the task."""
 
+    vary: tuple[str, ...] | str
+    """Ask every document with several prompts, and report the mean with the spread between them. Vary: order
+    and letters of choices, few-shot examples (shots), template, delimiter, system.
+    """
+
+    variants: int | str | None
+    """Number of prompts per document, the unchanged one included (default: 5 with --vary, else those of the
+    task).
+    """
+
+    variant_seed: int | str
+    """Seed of the variants that --vary draws."""
+
     samples: Mapping[str, Sequence[int]] | str | None
     """Evaluate only these documents: JSON or a file, {"task": [0, 3]}."""
+
+    budget: int | str | None
+    """Evaluate a random sample of N documents of each task, weighted so that it estimates the score over all;
+    --history chooses it better.
+    """
+
+    history: Sequence[str] | str
+    """Runs of other models (or result files) from which --budget learns which documents to ask."""
+
+    subset: Mapping[str, Any] | str | None
+    """Evaluate the same weighted subset of documents as this run: its name, or its results file."""
 
     metadata: Mapping[str, Any] | str
     """Extra metadata for tasks that build their own dataset."""

@@ -15,6 +15,7 @@ from assay.core.installation import assay_version
 from assay.core.options.parsing import parse_arguments
 from assay.core.options.run_spec import RunSpec
 from assay.core.records.codec import to_plain
+from assay.core.records.specs import TaskSpec
 from assay.core.secrets import (
     redact_assignments,
     redact_fields,
@@ -23,11 +24,12 @@ from assay.core.secrets import (
 )
 from assay.engine.planning.records import Plan, PlannedTask
 from assay.engine.running.cost_ledger import get_billing_name
-from assay.engine.running.probe_calls import count_probe_calls
+from assay.engine.running.probe_calls import compute_probe_cost, count_probe_calls
 from assay.models.prices import load_prices
 from assay.scoring.pipelines import Pipeline
 from assay.tasks.files.helper_functions import HelperFunction
 from assay.tasks.letter_choices import asks_for_letters
+from assay.tasks.variants.expansion import find_family
 
 __all__ = [
     "collect_facts",
@@ -51,6 +53,7 @@ def collect_facts(plan: Plan) -> dict[str, Any]:
         "judges": {name: dict(judge.identity) for name, judge in plan.judges.items()},
         "billing": describe_billing(plan),
         "probe_calls": _count_probe_calls(plan),
+        **_describe_probe_costs(plan),
         "top": list(plan.top),
         "tasks": {name: _describe_task(planned) for name, planned in plan.tasks.items()},
         "groups": {
@@ -58,6 +61,7 @@ def collect_facts(plan: Plan) -> dict[str, Any]:
                 "alias": group.alias,
                 "members": list(group.members),
                 "version": str(group.version),
+                **({"is_family": True} if group.is_family else {}),
                 "filtered_metrics": [one.metric for one in group.metrics if one.filter_list is not None],
                 **describe_group(
                     [plan.tasks[task] for task in group.members if task in plan.tasks], group.metadata
@@ -66,6 +70,7 @@ def collect_facts(plan: Plan) -> dict[str, Any]:
             for name, group in plan.groups.items()
         },
         **describe_sandbox(plan),
+        **({"lock": {key: plan.lock[key] for key in ("file", "digest", "drift")}} if plan.lock else {}),
         "assay_version": assay_version(),
         "python_version": platform.python_version(),
         "platform": platform.platform(),
@@ -105,6 +110,14 @@ def _count_probe_calls(plan: Plan) -> dict[str, int]:
     return {name: count for name, model in models.items() if (count := count_probe_calls(model))}
 
 
+def _describe_probe_costs(plan: Plan) -> dict[str, Any]:
+    """Return the cost in dollars of these calls; empty if they are free."""
+    prices = load_prices(plan.spec.prices)
+    models = {"": plan.model, **{key: judge.model for key, judge in plan.judges.items()}}
+    costs = {name: cost for name, model in models.items() if (cost := compute_probe_cost(model, prices))}
+    return {"probe_costs": costs} if costs else {}
+
+
 def describe_sandbox(plan: Plan) -> dict[str, Any]:
     """Describe the sandbox and its isolation; empty if no program ran."""
     isolation = plan.programs.isolation
@@ -129,6 +142,11 @@ def redact_options(spec: RunSpec) -> dict[str, Any]:
     return {**kept, **lists}
 
 
+def _describe_variant(spec: TaskSpec) -> dict[str, str]:
+    assert spec.variant is not None
+    return {"name": spec.variant.name, "of": find_family(spec), "description": spec.variant.describe()}
+
+
 def _describe_task(planned: PlannedTask) -> dict[str, Any]:
     task, spec = planned.task, planned.spec
     return {
@@ -136,6 +154,7 @@ def _describe_task(planned: PlannedTask) -> dict[str, Any]:
         "path": spec.path,
         "output_type": spec.output_type,
         **({"asked_for": "letters"} if asks_for_letters(task) else {}),
+        **({"variant": _describe_variant(spec)} if spec.variant is not None else {}),
         "version": spec.version,
         "n_shot": get_num_fewshot(planned),
         "documents": planned.documents,

@@ -30,7 +30,7 @@ def add_bounds(planned: PlannedTask, estimates: Sequence[Estimate], journal: Jou
     bounded = []
     for estimate in estimates:
         certain = sums.get((estimate.pipeline, estimate.metric), 0.0)
-        if certain is None or not _is_share(planned, estimate):
+        if certain is None or estimate.population or not _is_share(planned, estimate):
             bounded.append(estimate)
         else:
             bounded.append(replace(estimate, bounds=(certain / total, (certain + in_doubt) / total)))

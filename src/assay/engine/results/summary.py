@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from assay.core.options.run_spec import RunSpec
@@ -18,6 +19,7 @@ from assay.core.records.verdicts import Estimate
 from assay.engine.judging.repeats import summarise_run_repeats
 from assay.engine.planning.decontamination import SUFFIX, find_contaminated_documents
 from assay.engine.planning.records import Plan, PlannedTask
+from assay.engine.results.agent_pins import record_agent_pins
 from assay.engine.results.agent_summary import summarise_agents
 from assay.engine.results.confidence_intervals import (
     compute_group_interval,
@@ -25,6 +27,8 @@ from assay.engine.results.confidence_intervals import (
     read_clusters,
 )
 from assay.engine.results.score_bounds import add_bounds, pool_bounds
+from assay.engine.results.variants import list_units, summarise_variants
+from assay.engine.results.weighted_estimates import weight_estimate
 from assay.stats.aggregations import accepts_any_sequence, aggregate
 from assay.stats.groups import GroupPart, pool_parts
 from assay.stats.intervals.cluster_errors import (
@@ -34,6 +38,7 @@ from assay.stats.intervals.cluster_errors import (
 )
 from assay.stats.intervals.standard_errors import Draws, compute_standard_error
 from assay.stats.numerics.value_list import ValueList
+from assay.stats.varied_groups import VariedPart, add_variant_error, ignore_variants, widen_by_variants
 from assay.store.journal.journal import Journal
 from assay.user_code.timeouts import current_timer
 
@@ -59,6 +64,7 @@ def _estimate_all(plan: Plan, journal: Journal) -> list[Estimate]:
         journal.set_facts({"contaminated": contaminated}).result()
     if agents := summarise_agents(plan, journal):
         journal.set_facts({"agents": agents}).result()
+        record_agent_pins(plan, journal)
     if repeats := summarise_run_repeats(plan, journal):
         journal.set_facts({"repeats": repeats}).result()
     for name, planned in plan.tasks.items():
@@ -77,8 +83,16 @@ def _estimate_all(plan: Plan, journal: Journal) -> list[Estimate]:
         if name in contaminated:
             by_task[name] += _estimate_uncontaminated(plan, planned, journal, contaminated[name])
         estimates += by_task[name]
+    variants = summarise_variants(plan, journal, by_task)
+    if variants.facts:
+        journal.set_facts({"variants": variants.facts}).result()
     for group, spec in plan.groups.items():
-        estimates += estimate_group(spec, plan.list_tasks(group), by_task)
+        if spec.is_family:
+            estimates += variants.estimates[group]
+        else:
+            estimates += estimate_group(
+                spec, list_units(plan, group), {**by_task, **variants.estimates}, variants.parts
+            )
     return estimates
 
 
@@ -119,6 +133,8 @@ def estimate_task(
     parameter `args`. With `declared`, a metric that the task lists but no document returned has an estimate without a value.
     """
     name = planned.task.name
+    strata = None if planned.subset is None else planned.subset.strata
+    drawn: dict[tuple[str, str], list[int]] = {}
     values: dict[tuple[str, str], ValueList] = {}
     members: dict[tuple[str, str], list[Any]] = {}
     unscored: dict[tuple[str, str], int] = {}
@@ -131,6 +147,8 @@ def estimate_task(
             if column is None:
                 column = values[key] = ValueList()
             column.append(value)
+            if strata is not None:
+                drawn.setdefault(key, []).append(strata[document])
             if clusters is not None:
                 members.setdefault(key, []).append(clusters.get(document))
     lost = max(unscored.values(), default=0)
@@ -153,7 +171,7 @@ def estimate_task(
             for metric in order
             if metric not in found and not (found and planned.scorer.may_return_mapping(metric))
         ]
-    return [
+    estimates = [
         _estimate(
             name,
             planned,
@@ -167,6 +185,12 @@ def estimate_task(
             arguments,
         )
         for key in keys
+    ]
+    if planned.subset is None:
+        return estimates
+    return [
+        weight_estimate(planned, planned.subset, estimate, values.get(key), drawn.get(key, ()))
+        for key, estimate in zip(keys, estimates, strict=True)
     ]
 
 
@@ -256,14 +280,18 @@ def build_run_arguments(spec: RunSpec, folder: Path) -> Namespace:
 
 
 def estimate_group(
-    group: GroupSpec, leaves: Sequence[str], by_task: Mapping[str, list[Estimate]]
+    group: GroupSpec,
+    leaves: Sequence[str],
+    by_task: Mapping[str, list[Estimate]],
+    varied: Mapping[tuple[str, str, str], VariedPart] = MappingProxyType({}),
 ) -> list[Estimate]:
     """Estimate the metrics of a group from its tasks, not from the groups inside it.
 
-    The weight of a task is the document count of its best covered metric, as in lm-eval. If a metric is listed twice, the last
-    entry counts.
+    The weight of a task is the document count of its best covered metric, as in lm-eval; if it has a weighted subset, that of
+    all its documents. If a metric is listed twice, the last
+    entry counts. `varied` has the scores of tasks with several prompts, by task, pipeline and metric.
     """
-    sizes = {leaf: max((one.scored for one in by_task[leaf]), default=0) for leaf in leaves}
+    sizes = {leaf: max((one.population or one.scored for one in by_task[leaf]), default=0) for leaf in leaves}
     estimates: dict[tuple[str, str], Estimate] = {}
     for wanted in group.metrics:
         numbers = [
@@ -273,30 +301,46 @@ def estimate_group(
             if isinstance(estimate.value, (int, float))
         ]
         for members in _select_members(group, wanted, numbers):
-            estimate = _estimate_group(group, wanted, members, [sizes[one.task] for one in members])
+            parts = [varied.get((one.task, one.pipeline, one.metric)) for one in members]
+            estimate = _estimate_group(group, wanted, members, [sizes[one.task] for one in members], parts)
             estimates[estimate.metric, estimate.pipeline] = estimate
     return list(estimates.values())
 
 
 def _estimate_group(
-    group: GroupSpec, wanted: GroupMetric, members: list[Estimate], sizes: list[int]
+    group: GroupSpec,
+    wanted: GroupMetric,
+    members: list[Estimate],
+    sizes: list[int],
+    varied: Sequence[VariedPart | None],
 ) -> Estimate:
     shares = [
-        GroupPart(
-            value=one.value,
-            stderr=one.stderr,
-            size=size,
-            interval=one.interval,
-            method=one.interval_method,
-            units=one.clusters or one.scored,
+        ignore_variants(
+            GroupPart(
+                value=one.value,
+                stderr=one.stderr,
+                size=size,
+                interval=one.interval,
+                method=one.interval_method,
+                units=one.clusters or one.scored,
+            ),
+            part,
         )
-        for one, size in zip(members, sizes, strict=True)
+        for one, size, part in zip(members, sizes, varied, strict=True)
     ]
+    total = sum(sizes)
+    weights = [size / total if wanted.weight_by_size and total else 1 / len(sizes) for size in sizes]
+    weighted = list(zip(weights, varied, strict=True))
+    has_variants = any(part is not None for part in varied)
     pooled_error = True if group.dialect.always_pools_errors else None
     pooled = pool_parts(shares, weight_by_size=wanted.weight_by_size, pooled_error=pooled_error)
+    if has_variants:
+        pooled = replace(pooled, stderr=add_variant_error(pooled.stderr, weighted))
     estimate = _build_pooled_estimate(group.name, pooled, members)
     if not callable(wanted.aggregation):
         interval = compute_group_interval(shares, weight_by_size=wanted.weight_by_size)
+        if interval is not None and has_variants:
+            interval = widen_by_variants(interval, pooled.value, weighted)
         if interval is not None:
             estimate = replace(
                 estimate, interval=(interval.low, interval.high), interval_method=interval.method
@@ -338,6 +382,11 @@ def _build_pooled_estimate(group: str, pooled: GroupPart, members: list[Estimate
         value=pooled.value,
         stderr=pooled.stderr,
         method="pooled" if pooled.stderr is not None else "",
+        population=(
+            sum(member.population or member.scored for member in members)
+            if any(member.population for member in members)
+            else None
+        ),
         scored=sum(member.scored for member in members),
         unscored=sum(member.unscored for member in members),
         failed=sum(member.failed for member in members),

@@ -7,31 +7,31 @@ import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from assay.core.errors import AssayError
 from assay.core.options.run_spec import RunSpec
 from assay.core.records.documents import Document
-from assay.core.records.requests import compute_fingerprint
 from assay.core.secrets import redact_values
 from assay.engine.planning.manifests.manifest import make_manifest
 from assay.engine.planning.manifests.manifest_diff import ManifestChange, compare_manifests
 from assay.engine.planning.records import Plan, PlannedTask
 from assay.engine.planning.setup.model_setup import make_model_from_options
+from assay.engine.results.agent_pins import compare_agent_pins
+from assay.engine.results.rendered_documents import (
+    cut_around_difference,
+    index_requests,
+    render_documents,
+)
 from assay.engine.results.rescore import ScoringSelection, rescore
 from assay.store.journal import rows
 from assay.store.runs.run import Run
 from assay.user_code.executor import Executor
-from assay.user_code.random_state import TaskRandomState
 
 __all__ = ["Verification", "get_current_identity", "verify", "verify_scores"]
 
 MAX_EXAMPLES = 3
-_BATCH_SIZE = 256
-_EXCERPT_LENGTH = 200
-"""Characters to show around the first difference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +44,9 @@ class Verification:
     requests: int
     warnings: tuple[str, ...] = ()
     """Irregularities during the run itself."""
+
+    lock: Any = None
+    """A `LockStatus`, if the run has a lockfile."""
 
 
 Identity = tuple[Mapping[str, str], str]
@@ -70,7 +73,14 @@ def verify(run: Run, manifest: Mapping[str, Any], plan: Plan, identity: Identity
         documents += found.documents
         requests += found.requests
         drifts += found.drifts(name)
-    unchecked = (identity[1],) if identity[1] else ()
+    pin_changes, unchecked_pins = compare_agent_pins(plan, manifest)
+    drifts += pin_changes
+    agents = [name for name, planned in plan.tasks.items() if planned.spec.output_type.is_agent]
+    unchecked = (
+        *((identity[1],) if identity[1] else ()),
+        *unchecked_pins,
+        *(f"the prompts of {name}: they depend on what the agent did" for name in agents),
+    )
     return Verification(
         changes=tuple(drifts),
         unchecked=unchecked,
@@ -169,7 +179,7 @@ class _TaskDifferences:
         self.counts[key] = self.counts.get(key, 0) + 1
         shown = self.examples.setdefault(key, [])
         if len(shown) < MAX_EXAMPLES:
-            then, now = _cut_around_difference(str(was), str(is_now))
+            then, now = cut_around_difference(str(was), str(is_now))
             shown.append({"document": document, "then": then, "now": now})
 
     def drifts(self, task: str) -> list[ManifestChange]:
@@ -192,7 +202,7 @@ def _compare_task(plan: Plan, planned: PlannedTask, run: Run) -> _TaskDifference
     then = next(stored, None)
     stopped = run.facts.get("stopped", {}).get(planned.task.name, {})
     asked_all = stopped.get("asked") == stopped.get("documents") or planned.documents != stopped["documents"]
-    for document, target, requests in _render_documents(plan, planned):
+    for document, target, requests in render_documents(plan, planned):
         while then is not None and then[0] < document.index:
             differences.documents += 1
             differences.add("data", "documents are gone", then[0], then[1], "")
@@ -211,33 +221,6 @@ def _compare_task(plan: Plan, planned: PlannedTask, run: Run) -> _TaskDifference
     return differences
 
 
-def _render_documents(plan: Plan, planned: PlannedTask) -> Iterator[tuple[Document, Any, Any]]:
-    """Yield (document, target, requests) as a run renders them; an error text instead of requests that fail."""
-    task = planned.task
-    random_state = TaskRandomState(plan.spec.seed, task.name, planned.prompt_states)
-    rendering, documents = task.start_pass(), iter(task.documents())
-    digest = plan.model_digest
-    while batch := list(islice(documents, _BATCH_SIZE)):
-        made: list[tuple[Document, Any, Any]] = []
-        with random_state.continue_rendering():
-            for document in batch:
-                try:
-                    requests = rendering.render_requests(document)
-                    marks = [compute_fingerprint(digest, request.id) for request in requests]
-                    content: Any = json.loads(rows.encode_requests(requests, marks))
-                except Exception as error:  # noqa: BLE001 - user code: a template or helper may fail on any document
-                    content = f"{type(error).__name__}: {error}"
-                made.append((document, _render_target(planned, document), content))
-        yield from made
-
-
-def _render_target(planned: PlannedTask, document: Document) -> Any:
-    try:
-        return planned.task.target(planned.task.copy_for_code(document.fields))
-    except Exception:  # noqa: BLE001 - user code: a target that fails now has changed
-        return None
-
-
 def _compare_document(
     planned: PlannedTask, differences: _TaskDifferences, then: Sequence[Any], now: tuple[Document, Any, Any]
 ) -> None:
@@ -253,7 +236,9 @@ def _compare_document(
         if asked["requests"]:
             differences.add("prompt", "documents can no longer be rendered", number, "", requests)
         return
-    before, after = _index_requests(asked), _index_requests(requests)
+    if planned.spec.output_type.is_agent:  # the session builds the prompts while the agent works
+        return
+    before, after = index_requests(asked), index_requests(requests)
     differences.requests += len(after)
     if not planned.task.is_dialogue and before.keys() != after.keys():
         differences.add("prompt", "the number of requests changed", number, len(before), len(after))
@@ -271,27 +256,3 @@ def _compare_document(
             else:
                 differences.add("prompt", "continuations changed", number, old_argument, argument)
             return
-
-
-def _index_requests(content: Mapping[str, Any]) -> dict[tuple[int, int], tuple[str, str, str]]:
-    """Return (index, repeat) -> (kind, prompt, continuation or settings)."""
-    prompts = content["prompts"]
-    return {
-        (number, repeat): (kind, prompts[prompt], argument)
-        for number, repeat, kind, prompt, argument, _ in content["requests"]
-    }
-
-
-def _cut_around_difference(was: str, is_now: str) -> tuple[str, str]:
-    """Cut two texts around their first difference."""
-    at = next(
-        (at for at, (one, other) in enumerate(zip(was, is_now, strict=False)) if one != other),
-        min(len(was), len(is_now)),
-    )
-    start = max(0, at - _EXCERPT_LENGTH // 4)
-
-    def cut(text: str) -> str:
-        piece = text[start : start + _EXCERPT_LENGTH]
-        return f"{'…' if start else ''}{piece}{'…' if len(text) > start + _EXCERPT_LENGTH else ''}"
-
-    return cut(was), cut(is_now)

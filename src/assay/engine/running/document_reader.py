@@ -102,6 +102,7 @@ def render_document(
     try:
         with timer:
             requests = rendering.render_requests(document)
+        document = rendering.add_changes(document)
         dialogues: DocumentDialogues | DocumentAgents | None = None
         if task.spec.agent is not None:
             dialogues = DocumentAgents(task, document, requests)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
 from assay.core.errors import AssayError, DatasetError
-from assay.core.ports import Model, SupportsHolding
+from assay.core.ports import Model, SupportsHolding, SupportsQueueing
 from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood
 from assay.core.records.responses import (
     Failure,
@@ -32,10 +32,16 @@ _PREFIX_LENGTH = 256
 MIN_UNSAVED = 32
 """Answers that may always wait for the disk: fewer would delay calls on a fast disk, too."""
 
+MAX_UNSAVED_CALLS = 512
+"""Answers that may wait for the disk, however many calls a model can have in flight."""
+
 CHEAP_ANSWER_S = 0.0005
 CHEAP_FACTOR = 16
 """Of a model that needs less than this per answer, this many times as many answers may wait: asking again is cheaper than
 waiting for the disk."""
+
+FIRST_WINDOWS = 4
+"""Windows in flight at first, of a model that can ask for more."""
 
 MAX_BLOCKED_S = 0.05
 """How long a model that blocks the event loop may keep answers from being written."""
@@ -116,7 +122,9 @@ class UnsavedAnswerLimiter:
 
     def __init__(self, model: Model) -> None:
         self._model = model if isinstance(model, SupportsHolding) else None
-        self._max_unsaved = max(MIN_UNSAVED, model.traits.window, 2 * model.traits.in_flight)
+        self._max_unsaved = max(
+            MIN_UNSAVED, model.traits.window, min(2 * model.traits.in_flight, MAX_UNSAVED_CALLS)
+        )
         self.max_unsaved = self._max_unsaved
         """Answers that may wait for the disk while requests are sent: about those that arrive during a fast commit.
 
@@ -171,10 +179,54 @@ async def ask(
 
     Sends nothing while `unsaved` reports that too many answers wait for the disk.
     """
-    streak = _FailureStreak()
     async with asyncio.TaskGroup() as group:
-        for _ in range(model.traits.in_flight):
-            group.create_task(_worker(model, backlog, receive, unsaved, streak, admit))
+        workers = _WorkerPool(model, backlog, receive, unsaved, admit, group)
+        workers.start(FIRST_WINDOWS if workers.queue is not None else model.traits.in_flight)
+
+
+class _WorkerPool:
+    """The workers of one `ask`. Grows while the model's own queue is short, up to `traits.in_flight` workers."""
+
+    def __init__(
+        self,
+        model: Model,
+        backlog: Backlog,
+        receive: Callable[[Outcome], None],
+        unsaved: UnsavedAnswerLimiter,
+        admit: Admit | None,
+        group: asyncio.TaskGroup,
+    ) -> None:
+        self.model, self.backlog, self.unsaved, self.admit = model, backlog, unsaved, admit
+        self.queue = model if isinstance(model, SupportsQueueing) else None
+        self.failures_in_a_row = 0
+        """Windows that failed one after the other."""
+
+        self._receive, self._group = receive, group
+        self._started = self._waiting = 0
+
+    def start(self, count: int) -> None:
+        """Start more workers."""
+        for _ in range(min(count, self.model.traits.in_flight - self._started)):
+            self._started += 1
+            self._group.create_task(_work(self))
+
+    async def take(self) -> list[Request]:
+        """Take the next window of requests; none at the end."""
+        self._waiting += 1
+        try:
+            return await self.backlog.take(self.model.traits.window)
+        finally:
+            self._waiting -= 1
+
+    def receive(self, outcome: Outcome) -> None:
+        """Pass on an outcome. Start another worker if the model's queue is short and no worker waits for requests."""
+        self._receive(outcome)
+        if (
+            self.queue is not None
+            and not self._waiting
+            and self.queue.count_queued() < self.model.traits.window
+        ):
+            self.start(1)
 
 
 def sort_window(window: list[Request]) -> list[Request]:
@@ -192,24 +244,11 @@ def _similarity_key(request: Request) -> tuple[tuple[str, ...], str, int]:
     return media, text[:_PREFIX_LENGTH], -len(text)
 
 
-class _FailureStreak:
-    """Counts windows that failed one after the other."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-
-async def _worker(
-    model: Model,
-    backlog: Backlog,
-    receive: Callable[[Outcome], None],
-    unsaved: UnsavedAnswerLimiter,
-    streak: _FailureStreak,
-    admit: Admit | None,
-) -> None:
-    while taken := await backlog.take(model.traits.window):
-        if admit is not None:
-            taken = await _admit_within_budget(backlog, taken, admit)
+async def _work(workers: _WorkerPool) -> None:
+    model, backlog, unsaved, receive = workers.model, workers.backlog, workers.unsaved, workers.receive
+    while taken := await workers.take():
+        if workers.admit is not None:
+            taken = await _admit_within_budget(backlog, taken, workers.admit)
         if unsaved.is_full:
             await unsaved.wait()
         window = taken if model.traits.keeps_order else sort_window(taken)
@@ -221,7 +260,7 @@ async def _worker(
                 if request is not None:
                     validated = _validate_outcome(request, outcome)
                     del unanswered[outcome.request_id]  # after the validation, whose errors are failures
-                    streak.count = 0
+                    workers.failures_in_a_row = 0
                     receive(validated)
                     if time.monotonic() - last_pause > MAX_BLOCKED_S:
                         await asyncio.sleep(0)  # a model may answer a whole window without awaiting anything
@@ -231,11 +270,11 @@ async def _worker(
         except AssayError:
             raise
         except Exception as error:
-            streak.count += 1
-            if streak.count >= MAX_CONSECUTIVE_FAILURES:
+            workers.failures_in_a_row += 1
+            if workers.failures_in_a_row >= MAX_CONSECUTIVE_FAILURES:
                 raise AssayError(
                     redact(
-                        f"the model `{model.name}` failed {streak.count} times in a row: {type(error).__name__}: {error}"
+                        f"the model `{model.name}` failed {workers.failures_in_a_row} times in a row: {type(error).__name__}: {error}"
                     ),
                     hint="all responses so far are saved; repeat the command to resume",
                 ) from error

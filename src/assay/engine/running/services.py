@@ -57,11 +57,11 @@ class ModelServices:
         model: Model | None = None,
     ) -> None:
         models = {"": model} if model is not None else {}
+        self._ledger = ledger or CostLedger(PriceTable())
         self.probe_calls = ProbeCallRecorder(
-            journal, {**models, **{name: judge.model for name, judge in judges.items()}}
+            journal, {**models, **{name: judge.model for name, judge in judges.items()}}, self._ledger
         )
         self._programs = programs
-        self._ledger = ledger or CostLedger(PriceTable())
         self._journal = journal
         self._cache = cache
         self._progress = progress

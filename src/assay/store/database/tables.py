@@ -32,7 +32,8 @@ CREATE TABLE asked (
     target TEXT NOT NULL,       -- JSON
     count INTEGER NOT NULL,     -- number of requests
     requests TEXT NOT NULL,     -- JSON: each prompt once; requests [number, repeat, kind, prompt, argument, fingerprint];
-                                -- with tools or a response format also their index in `options`
+                                -- with tools or a response format also their index in `options`;
+                                -- `prompt_fields`: the fields after the prompt was built, if task code changed them
     crc INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE answered (

@@ -54,6 +54,10 @@ class TaskMeasurements:
 
     input_tokens: Floats
     output_tokens: Floats
+    total_input_tokens: float
+    """Input tokens of all responses of the task; a response that several documents share counts once, unlike in the column."""
+
+    total_output_tokens: float
     cost_usd: Floats
     """Cost of each document in this run. Responses from the cache have no cost. A response that several documents of the
     task share was paid once: it counts for the first of them."""
@@ -211,6 +215,8 @@ class _TaskReader:
             length=sums[0],
             input_tokens=sums[1],
             output_tokens=sums[2],
+            total_input_tokens=float(np.nansum(values[1][first])),
+            total_output_tokens=float(np.nansum(values[2][first])),
             cost_usd=_sum_known(values[4][first], owners[first], count),
             response_seconds=seconds[~np.isnan(seconds)],
             confidence=np.array(self.confidence) if self.choices else nothing,

@@ -41,6 +41,7 @@ def read_document_records(
         else journal.query(_SELECT_CHOSEN, (task, json.dumps(list(documents))))
     )
     repeats = _repeats(journal, task) if facts.get("repeats") else {}
+    variant = facts.get("tasks", {}).get(task, {}).get("variant", {}).get("name")
     tokens = any(True for _ in journal.query("SELECT 1 FROM tokens LIMIT 1"))
     while batch := list(islice(rows, _BATCH_SIZE)):
         contents = [json.loads(row[3]) for row in batch]
@@ -50,6 +51,7 @@ def read_document_records(
             document, fields, target, _, outcome, why, answers, verdicts = row
             yield {
                 "task": task,
+                **({"variant": variant} if variant else {}),
                 "document": document,
                 "outcome": outcome or "open",
                 "why": why or "",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import Any
 
 from assay.core.errors import UnknownName
+from assay.core.output_types import OutputType
+from assay.core.records.agents import EXTERNAL_SOLVER
 from assay.core.records.responses import LogProbability, Response
 from assay.core.records.verdicts import Estimate
 from assay.stats.intervals.repeats import RepeatTable, compute_repeat_metrics
@@ -17,7 +19,7 @@ from assay.store.documents.score_tables import DigestKind, DocumentExcerpt, Scor
 from assay.store.journal.rows import decode_verdict_value, parse_json
 from assay.store.runs.run import Run
 
-__all__ = ["RunScoreTables", "describe_model"]
+__all__ = ["RunScoreTables", "describe_model", "hash_content"]
 
 _QUANTISATION_KEYS = ("quantization", "load_in_", "bnb_", "autogptq", "gptqmodel", "gguf_file")
 """Prefixes of model arguments that select a quantisation."""
@@ -77,6 +79,8 @@ class RunScoreTables:
                 hint=f"available tasks: {', '.join(self.run.tasks)}",
             )
         for_files = kind == "files"
+        is_agent = self.run.tasks[task].get("output_type") == OutputType.AGENT
+        hash_prompt = self._choose_prompt_hash(task) if is_agent else None
         documents: list[int] = []
         contents: list[Any] = []
         prompts: list[Any] = []
@@ -88,9 +92,16 @@ class RunScoreTables:
                 start = len(documents)
                 for at, (row, listed) in enumerate(zip(chunk, verdicts, strict=True), start):
                     documents.append(row[0])
-                    contents.append(_hash_content(row[1]) if for_files else hash(row[1]))
+                    if row[1] == "{}":  # imported from files without documents, such as samples of lmms-eval
+                        contents.append(None)
+                    else:
+                        contents.append(hash_content(row[1]) if for_files else hash(row[1]))
                     prompts.append(
-                        _hash_prompt(row[2]) if for_files else hash(row[2].rpartition('"requests": ')[0])
+                        hash_prompt(row[2])
+                        if hash_prompt is not None
+                        else _hash_prompt(row[2])
+                        if for_files
+                        else hash(row[2].rpartition('"requests": ')[0])
                     )
                     endings.append(row[3] or "open")
                     for pipeline, metric, how, value, _ in listed:
@@ -114,7 +125,24 @@ class RunScoreTables:
             columns={**self._columns(task, columns), **build_repeat_columns(self.run, task, documents)},
             facts=self._task_facts(task),
             cluster_key=str(self._config(task).get("cluster_key") or ""),
+            fields_of=_find_program(self.run),
+            attempts=self._read_attempts(task) if is_agent else {},
+            subset=(self.run.facts.get("spec", {}).get("subset") or {}).get(task),
         )
+
+    def _choose_prompt_hash(self, task: str) -> Callable[[str], str]:
+        """Return how to hash the prompts of an agent: the first one. It is the agent's own if a user or a program begins."""
+        config = self._config(task)
+        solver = config.get("solver")
+        name = solver.get("name") if isinstance(solver, Mapping) else solver
+        return (lambda _: "") if config.get("user") or name == EXTERNAL_SOLVER else _hash_prompt
+
+    def _read_attempts(self, task: str) -> dict[tuple[str, str], dict[int, tuple[float, ...]]]:
+        found: dict[tuple[str, str], dict[int, tuple[float, ...]]] = {}
+        for one in self.run.journal.read_repeats(task):
+            for metric, scores in one.scores.items():
+                found.setdefault((one.pipeline, metric), {})[one.document] = scores
+        return found
 
     def read_estimates(self) -> list[Estimate]:
         """Return the estimates of the run, those of repeats included."""
@@ -185,6 +213,7 @@ class RunScoreTables:
             "filters": about.get("filters"),
             "metrics": about.get("metrics"),
             "judges": self._find_judges(task),
+            "agent tools": _flatten_pins(about.get("agent")),
             "metric definitions": self._describe_metrics(task),
         }
 
@@ -252,6 +281,12 @@ def describe_model(identity: Mapping[str, Any], arguments: Mapping[str, Any], ba
     }
 
 
+def _find_program(run: Run) -> str:
+    """Return the program of an imported run whose documents have other fields than their dataset; empty for other runs."""
+    program = str(run.facts.get("imported_from") or "")
+    return "" if program in ("lm-eval", "lmms-eval") else program
+
+
 def _find_fewshot_seed(seeds: Any) -> Any:
     """Return the seed of few-shot examples, the last of the four seeds; a single seed is used for all."""
     return (
@@ -278,7 +313,7 @@ def _to_float(value: Any) -> float | None:
     return float(value) if isinstance(value, (int, float)) else None
 
 
-def _hash_content(fields: str) -> str:
+def hash_content(fields: str) -> str:
     """Return the document hash of lm-eval."""
     text = json.dumps(json.loads(fields), indent=2, ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -338,3 +373,16 @@ def build_repeat_estimates(run: Run) -> list[Estimate]:
         for about in run.facts.get("repeats", ())
         for name, number in about["numbers"].items()
     ]
+
+
+def _flatten_pins(pins: Mapping[str, Any] | None) -> dict[str, str] | None:
+    """Return the MCP servers and programs of an agent task by name, to compare them; None if there are none."""
+    if not pins:
+        return None
+    found: dict[str, str] = {}
+    for name, server in pins.get("mcp", {}).items():
+        found[f"server {name}"] = server["version"]
+        found |= {f"{name}.{tool}": digest[:12] for tool, digest in server["tools"].items()}
+    if "program" in pins:
+        found |= {"program": pins["program"]["command"], "program files": pins["program"]["files"][:12]}
+    return found

@@ -36,6 +36,7 @@ def read_samples(journal: Journal, task: str) -> Iterator[dict[str, Any]]:
             yield {
                 "doc_id": document,
                 "doc": json.loads(fields),
+                **({"prompt_doc": requests["prompt_fields"]} if "prompt_fields" in requests else {}),
                 "target": json.loads(target)["target"],
                 **asked,
                 "filtered_resps": values,

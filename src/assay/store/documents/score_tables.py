@@ -65,6 +65,15 @@ class ScoreTable:
     cluster_key: str = ""
     """The field whose values define clusters of documents."""
 
+    fields_of: str = ""
+    """The program that named the fields of the documents; empty if they are those of the dataset."""
+
+    attempts: Mapping[tuple[str, str], Mapping[int, tuple[float, ...]]] = field(default_factory=dict)
+    """The scores of the attempts of agents by document, in the order of their seeds; by (pipeline, metric)."""
+
+    subset: Mapping[str, Any] | None = None
+    """The weighted subset that the documents are, as the run stores it; None: all documents."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentExcerpt:

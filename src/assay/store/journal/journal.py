@@ -152,7 +152,8 @@ class Journal:
             first = self._tasks.get(document.task)
             if first is None:
                 first = self._add_task(document.task, tasks)
-            fields, asked = rows.encode_fields(document.fields), rows.encode_requests(requests, fingerprints)
+            fields = rows.encode_fields(document.fields)
+            asked = rows.encode_requests(requests, fingerprints, document.prompt_fields)
             row, shown_target, count = first + document.index, rows.encode_target(target), len(requests)
             crc = compute_joined_checksum(f"{row}\0{fields}\0{shown_target}\0{count}\0{asked}")
             given.append((row, fields, shown_target, count, asked, crc))
@@ -428,6 +429,20 @@ class Journal:
         with self.report_decode_errors():
             for repeat, number, kind, content in self.query(query, (document, task)):
                 found.setdefault(repeat, []).append(AgentEvent(number, kind, rows.parse_json(content)))
+        return found
+
+    def read_agent_pins(self, task: str) -> list[dict[str, Any]]:
+        """Return the different things that the agents of a task pinned when they were opened, in document order."""
+        query = (
+            "SELECT e.content FROM tasks t JOIN agent_events e ON e.id BETWEEN t.first AND t.last"
+            " WHERE t.name = ? AND e.kind = 'opened' AND instr(e.content, 'pins') > 0 ORDER BY e.id, e.repeat"
+        )
+        found: list[dict[str, Any]] = []
+        with self.report_decode_errors():
+            for (content,) in self.query(query, (task,)):
+                pins = rows.parse_json(content).get("pins")
+                if pins and pins not in found:
+                    found.append(pins)
         return found
 
     def read_agent_ends(self, task: str) -> Iterator[tuple[int, int, dict[str, Any]]]:

@@ -238,11 +238,17 @@ def _encode_details(response: Response, served: str) -> str | None:
     return _escape_surrogates(to_json({key: value for key, value in known.items() if value is not None}))
 
 
-def encode_requests(requests: Sequence[Request], fingerprints: Sequence[str]) -> str:
+def encode_requests(
+    requests: Sequence[Request], fingerprints: Sequence[str], prompt_fields: Mapping[str, Any] | None = None
+) -> str:
     """Return the requests of a document as JSON: each prompt once, then [number, repeat, kind, prompt, argument, fingerprint].
 
     A request with tools or a response format has a seventh item: its index in `options`, where each combination is once.
+    `prompt_fields`: the document after the prompt was built, if the task's code changed it.
     """
+    if prompt_fields is not None:
+        text = encode_requests(requests, fingerprints)
+        return f'{text[:-1]}, "prompt_fields": {encode_fields(prompt_fields)}}}'
     if len(requests) == 1 and type(request := requests[0]) is Generate and not _has_options(request):
         prompt = _quote(encode_prompt(request.prompt))
         text = f'{{"prompts": [{prompt}], "requests": [[{request.index}, {request.repeat}, "generate", 0, "{request.settings.digest}", "{fingerprints[0]}"]]}}'
@@ -470,7 +476,9 @@ def build_repeat_rows(first: int, repeats: Iterable[RepeatScores]) -> list[tuple
     listed: dict[int, list[Any]] = {}
     for one in repeats:
         scores = {metric: list(values) for metric, values in one.scores.items()}
-        listed.setdefault(one.document, []).append([one.pipeline, list(one.answers), scores])
+        samples = [{metric: list(map(list, values)) for metric, values in one.judge_samples.items()}]
+        entry = [one.pipeline, list(one.answers), scores, *(samples if one.judge_samples else ())]
+        listed.setdefault(one.document, []).append(entry)
     return [
         add_checksum((first + document, _escape_surrogates(to_json(content))))
         for document, content in listed.items()
@@ -479,9 +487,19 @@ def build_repeat_rows(first: int, repeats: Iterable[RepeatScores]) -> list[tuple
 
 def decode_repeats(document: int, content: str) -> Iterable[RepeatScores]:
     """Decode a row written by `build_repeat_rows`."""
-    for pipeline, answers, scores in parse_json(content):
+    for pipeline, answers, scores, *more in parse_json(content):
         values = {metric: tuple(float(one) for one in given) for metric, given in scores.items()}
-        yield RepeatScores(document=document, pipeline=pipeline, answers=tuple(answers), scores=values)
+        samples = {
+            metric: tuple(tuple(map(float, one)) for one in given)
+            for metric, given in (more[0] if more else {}).items()
+        }
+        yield RepeatScores(
+            document=document,
+            pipeline=pipeline,
+            answers=tuple(answers),
+            scores=values,
+            judge_samples=samples,
+        )
 
 
 def _encode_json_text(text: str) -> str:

@@ -129,6 +129,10 @@ def find_run(name: str | Path, folders: Sequence[str | Path] = (), *, unfinished
         UnknownName: There is no such run, or the prefix is ambiguous.
     """
     text = str(name)
+    if not text.strip():
+        raise UnknownName(
+            "the name of the run is empty", hint="specify a run id, the start of one, a path, or `latest`"
+        )
     path = Path(text).expanduser()
     if path.name == JOURNAL_FILE and path.is_file():
         return path.parent

@@ -126,6 +126,11 @@ class Run:
             )
         return numbers
 
+    @property
+    def tasks_without_documents(self) -> list[str]:
+        """The tasks of an imported run whose files contain aggregate scores only."""
+        return [name for name, facts in self.tasks.items() if facts.get("aggregates_only")]
+
     def outcomes(self, task: str) -> dict[str, int]:
         """Return the number of documents of a task by ending (see `ENDINGS`)."""
         return self.journal.count_outcomes(task)

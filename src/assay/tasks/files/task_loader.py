@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.errors import AssayError, ErrorGroup, TaskError
+from assay.core.records.agents import AGENT_REPEATS
 from assay.core.records.specs import (
     Dialect,
     FewshotSpec,
@@ -27,12 +28,13 @@ from assay.tasks.agents import AGENT_KEYS, parse_agent
 from assay.tasks.files.dialects import detect_dialect, isolate_helper_modules
 from assay.tasks.files.yaml_reader import TaskFile, read_task_file
 from assay.tasks.tools import parse_response_format, parse_tool_choice, parse_tools
+from assay.tasks.variants.definitions import parse_variants
 
 __all__ = ["load_task", "task_from_config"]
 
 _TEXT_KEYS = (
     "dataset_path dataset_name training_split validation_split test_split fewshot_split use_prompt "
-    "fewshot_delimiter target_delimiter gen_prefix cluster_key score_key"
+    "fewshot_delimiter target_delimiter gen_prefix cluster_key score_key choice_column"
 ).split()
 _FIELD_KEYS = (
     "description doc_to_text doc_to_target doc_to_choice doc_to_image doc_to_audio doc_to_visual doc_to_messages "
@@ -48,7 +50,7 @@ _SWITCH_KEYS = (
 _COUNT_MINIMUMS = {"num_fewshot": 0, "repeats": 1, "batch_size": 1}
 _OTHER_KEYS = (
     "task task_alias tag group group_alias output_type metric_list filter_list fewshot_config metadata reasoning_tags include class "
-    "dialect tool_choice parallel_tool_calls tool_calls response_format"
+    "dialect tool_choice parallel_tool_calls tool_calls response_format choice_letters variants"
 ).split()
 _OLD_KEYS = {"model_specific_prompt_kwargs": "lmms_eval_specific_kwargs"}
 """Names of keys in older versions: lmms_eval before 0.2.1."""
@@ -113,6 +115,8 @@ class _SpecBuilder:
             if values.get(key, minimum) < minimum:
                 self._add_problem(f"`{key}` must be at least {minimum}, not {values[key]}", key)
         values["output_type"] = self._parse_output_type()
+        if values["output_type"].is_agent:
+            values.setdefault("repeats", AGENT_REPEATS)
         values["generation_kwargs"] = self._generation_settings(values)
         values["metrics"] = self._parse_metrics()
         values["pipelines"] = self._parse_pipelines()
@@ -120,6 +124,7 @@ class _SpecBuilder:
         values["tags"] = self._parse_tags()
         self._read_agent(values)
         self._read_tool_settings(values)
+        self._read_variants(values)
         task_name = name or self.config.get("task")
         if not isinstance(task_name, str) or not task_name:
             self._add_problem("a task needs a name", "task", hint="`task: my_task`")
@@ -384,6 +389,26 @@ class _SpecBuilder:
         for key in others if given is None and values.get("agent") is None else ():
             if self.config.get(key) is not None:
                 self._add_problem(f"`{key}` has no effect: the task has no `tools`", key)
+
+    def _read_variants(self, values: dict[str, Any]) -> None:
+        """Read `variants` and the letters of `choice_column`."""
+        values["variants"], problems = parse_variants(self.config.get("variants"), self._where)
+        self.problems += problems
+        letters = self.config.get("choice_letters")
+        if letters is None:
+            return
+        if not isinstance(letters, list) or len(set(map(str, letters))) < max(2, len(letters)):
+            self._add_problem(
+                "`choice_letters` must be a list of different texts",
+                "choice_letters",
+                hint='`["1", "2", "3", "4"]`',
+            )
+        elif values.get("choice_column") is None:
+            self._add_problem(
+                "`choice_letters` has no effect: the task has no `choice_column`", "choice_letters"
+            )
+        else:
+            values["choice_letters"] = tuple(map(str, letters))
 
     def _parse_tags(self) -> tuple[str, ...]:
         """Return the tags: `tag`, and `group` of a task file, which older guides use in the same way."""

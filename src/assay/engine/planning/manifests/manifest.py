@@ -33,6 +33,8 @@ __all__ = [
     "FORMAT",
     "add_continuation",
     "compute_scoring_digests",
+    "describe_dataset",
+    "list_helper_digests",
     "make_manifest",
     "write_manifest",
 ]
@@ -75,6 +77,7 @@ def make_manifest(plan: Plan, command: Sequence[str] = ()) -> dict[str, Any]:
         "seeds": dict(zip(_SEEDS, plan.spec.seed, strict=False)),
         "commits": find_commits([*folders, *(Path(helper).parent for helper in helpers)]),
         "helpers": helpers,
+        **({"lock": dict(plan.lock)} if plan.lock else {}),
         "tasks": tasks,
         "groups": {name: list(group.members) for name, group in plan.groups.items()},
         "continued": [],
@@ -101,7 +104,7 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 def _describe_task(planned: PlannedTask, helpers: dict[str, str]) -> dict[str, Any]:
     task, spec = planned.task, planned.spec
-    own = _digest_helper_files(spec, helpers)
+    own = list_helper_digests(spec, helpers)
     helpers |= own
     return {
         "path": spec.path,
@@ -112,13 +115,13 @@ def _describe_task(planned: PlannedTask, helpers: dict[str, str]) -> dict[str, A
         "digest": planned.digest,
         "config": planned.config_digest,
         "helpers": sorted(own),
-        "dataset": _describe_dataset(planned),
+        "dataset": describe_dataset(planned),
         "settings": to_plain(dict(task.settings.values)),
         **compute_scoring_digests(planned),
     }
 
 
-def _describe_dataset(planned: PlannedTask) -> dict[str, Any]:
+def describe_dataset(planned: PlannedTask) -> dict[str, Any]:
     """Describe the dataset without reading it again."""
     spec, task = planned.spec, planned.task
     found: dict[str, Any] = {
@@ -128,6 +131,7 @@ def _describe_dataset(planned: PlannedTask) -> dict[str, Any]:
         "documents": len(task.rows),
         "digest": planned.data_digest,
         "revision": spec.dataset_kwargs.get("revision"),
+        "mirror": getattr(task, "mirror", "") or None,
     }
     information = getattr(task.rows, "info", None)  # from the `datasets` library
     if information is not None:
@@ -193,7 +197,7 @@ def _digest_source(thing: Any) -> str:
     return _get_name(thing)
 
 
-def _digest_helper_files(spec: TaskSpec, known: Mapping[str, str]) -> dict[str, str]:
+def list_helper_digests(spec: TaskSpec, known: Mapping[str, str]) -> dict[str, str]:
     """Hash every helper file of a task and the Python files beside it; reuse the hashes in `known`."""
     folders = {path.parent.resolve() for function in find_functions(spec.config) if (path := function.path)}
     files = (file for folder in sorted(folders) for file in sorted(folder.glob("*.py")))

@@ -9,10 +9,17 @@ from typing import Any
 
 from assay.core.options.run_spec import list_options
 
-__all__ = ["KINDS", "ManifestChange", "compare_manifests", "list_scoring_changes"]
+__all__ = [
+    "KINDS",
+    "ManifestChange",
+    "compare_manifests",
+    "list_differences",
+    "list_scoring_changes",
+    "shorten",
+]
 
-KINDS = ("scores", "data", "prompt", "task", "code", "settings", "template", "model", "versions")
-"""What can change: stored scores that do not follow from the stored responses; documents; prompts; task files; helper files and Assay's code; options and generation settings; the chat
+KINDS = ("scores", "data", "prompt", "task", "code", "tools", "settings", "template", "model", "versions")
+"""What can change: stored scores that do not follow from the stored responses; documents; prompts; task files; helper files and Assay's code; MCP servers and programs of agents; options and generation settings; the chat
 template; other properties of the model; versions of packages."""
 
 Manifest = Mapping[str, Any]
@@ -49,20 +56,20 @@ def compare_manifests(then: Manifest, now: Manifest) -> list[ManifestChange]:
 def _compare_versions(then: Manifest, now: Manifest) -> Iterator[ManifestChange]:
     old, new = then.get("versions", {}), now.get("versions", {})
     changes = [
-        *_list_changes(old, new, skip=("packages",)),
-        *_list_changes(old.get("packages", {}), new.get("packages", {})),
+        *list_differences(old, new, skip=("packages",)),
+        *list_differences(old.get("packages", {}), new.get("packages", {})),
     ]
     for name, was, is_now in changes:
-        yield ManifestChange(kind="versions", what=f"{name}: {_shorten(was)} before, {_shorten(is_now)} now")
+        yield ManifestChange(kind="versions", what=f"{name}: {shorten(was)} before, {shorten(is_now)} now")
 
 
 def _compare_code(then: Manifest, now: Manifest) -> Iterator[ManifestChange]:
-    changed = [name for name, _, _ in _list_changes(then.get("code", {}), now.get("code", {}))]
+    changed = [name for name, _, _ in list_differences(then.get("code", {}), now.get("code", {}))]
     if changed:
         yield ManifestChange(
             kind="code", what=f"Assay's code changed: {', '.join(changed)}", count=len(changed)
         )
-    helpers = [path for path, _, _ in _list_changes(_by_name(then), _by_name(now))]
+    helpers = [path for path, _, _ in list_differences(_by_name(then), _by_name(now))]
     if helpers:
         shown = ", ".join(helpers[:3]) + (f" and {len(helpers) - 3} more" if len(helpers) > 3 else "")
         yield ManifestChange(kind="code", what=f"helper files changed: {shown}", count=len(helpers))
@@ -75,10 +82,10 @@ def _by_name(manifest: Manifest) -> dict[str, str]:
 
 def _compare_model(then: Manifest, now: Manifest) -> Iterator[ManifestChange]:
     old, new = then.get("model", {}).get("identity", {}), now.get("model", {}).get("identity", {})
-    for key, was, is_now in _list_changes(old, new):
+    for key, was, is_now in list_differences(old, new):
         kind = "template" if "template" in key else "model"
         yield ManifestChange(
-            kind=kind, what=f"the model's `{key}`: {_shorten(was)} before, {_shorten(is_now)} now"
+            kind=kind, what=f"the model's `{key}`: {shorten(was)} before, {shorten(is_now)} now"
         )
 
 
@@ -87,11 +94,11 @@ def _compare_judges(then: Manifest, now: Manifest) -> Iterator[ManifestChange]:
     if old.keys() != new.keys():
         names = [", ".join(f"`{name}`" for name in judges) or "none" for judges in (old, new)]
         yield ManifestChange(kind="model", what=f"the judge: {names[0]} before, {names[1]} now")
-    for name, was, is_now in _list_changes(old, new):
+    for name, was, is_now in list_differences(old, new):
         if name in old and name in new:
             changes = ", ".join(
-                f"`{key}`: {_shorten(before)} before, {_shorten(after)} now"
-                for key, before, after in _list_changes(was, is_now)
+                f"`{key}`: {shorten(before)} before, {shorten(after)} now"
+                for key, before, after in list_differences(was, is_now)
             )
             yield ManifestChange(kind="model", what=f"the judge `{name}`: {changes}")
 
@@ -105,7 +112,7 @@ def _compare_options(then: Manifest, now: Manifest) -> Iterator[ManifestChange]:
             and name not in ("tasks", "model_args")
             and old[name] != new.get(name)
         ):
-            what = f"--{name}: {_shorten(old[name])} before, {_shorten(new.get(name))} now"
+            what = f"--{name}: {shorten(old[name])} before, {shorten(new.get(name))} now"
             yield ManifestChange(kind="settings", what=what)
 
 
@@ -126,7 +133,9 @@ def _compare_task(name: str, then: Manifest, now: Manifest) -> Iterator[Manifest
         counts = f"{data_then.get('documents')} documents before, {data_now.get('documents')} now"
         yield ManifestChange(kind="data", what=f"{name}: the dataset changed ({counts})")
     if then.get("settings") != now.get("settings"):
-        changes = [key for key, _, _ in _list_changes(then.get("settings") or {}, now.get("settings") or {})]
+        changes = [
+            key for key, _, _ in list_differences(then.get("settings") or {}, now.get("settings") or {})
+        ]
         yield ManifestChange(
             kind="settings", what=f"{name}: generation settings changed: {', '.join(changes)}"
         )
@@ -143,17 +152,19 @@ def _compare_task(name: str, then: Manifest, now: Manifest) -> Iterator[Manifest
 def list_scoring_changes(then: Manifest, now: Manifest) -> Iterator[str]:
     """Yield changed filters and metrics of a task: `metric exact_match`, `filter strip`."""
     for kind, key in (("filter", "filters"), ("metric", "metrics")):
-        for name, was, is_now in _list_changes(then.get(key, {}), now.get(key, {})):
+        for name, was, is_now in list_differences(then.get(key, {}), now.get(key, {})):
             state = " (new)" if was is None else " (gone)" if is_now is None else ""
             yield f"{kind} {name}{state}"
 
 
-def _list_changes(then: Manifest, now: Manifest, skip: tuple[str, ...] = ()) -> list[tuple[str, Any, Any]]:
+def list_differences(then: Manifest, now: Manifest, skip: tuple[str, ...] = ()) -> list[tuple[str, Any, Any]]:
+    """Return (key, value before, value now) of each difference."""
     names = [name for name in (*then, *(name for name in now if name not in then)) if name not in skip]
     return [(name, then.get(name), now.get(name)) for name in names if then.get(name) != now.get(name)]
 
 
-def _shorten(value: Any) -> str:
+def shorten(value: Any) -> str:
+    """Return a value as a text of at most 60 characters."""
     if value is None:
         return "nothing"
     text = str(value)

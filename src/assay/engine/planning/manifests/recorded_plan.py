@@ -17,6 +17,7 @@ from assay.store.runs.run import Run
 
 __all__ = [
     "RecordedOptions",
+    "drop_redacted",
     "get_manifest",
     "is_unmodified",
     "load_options",
@@ -125,15 +126,17 @@ def load_options(manifest: Mapping[str, Any], overrides: Mapping[str, Any]) -> R
         options[name] = {other: item for other, item in options[name].items() if other != key}
     masked = [(name, word) for name in _LISTS for word in options.get(name, ()) if contains_redacted(word)]
     for name in _LISTS:
-        options[name] = [_drop_redacted(word) for word in options.get(name, ())]
+        options[name] = [drop_redacted(word) for word in options.get(name, ())]
     before = RunSpec.of(options)
     for name, value in overrides.items():
         old = options.get(name)
-        both = isinstance(old, Mapping) and isinstance(value, Mapping) and name != "samples"
+        both = isinstance(old, Mapping) and isinstance(value, Mapping) and name not in ("samples", "subset")
         options[name] = {**old, **value} if both else value  # type: ignore[dict-item]
-    for one, other in (("samples", "limit"), ("limit", "samples")):
-        if overrides.get(one) is not None and other not in overrides:
-            options[other] = None  # they exclude each other; the override wins
+    selections = ("samples", "limit", "budget", "subset")
+    for one in selections:
+        for other in selections if overrides.get(one) is not None else ():
+            if other != one and other not in overrides:
+                options[other] = None  # they exclude each other; the override wins
     missing = tuple(f"{name}.{key}" for name, key in hidden if key not in options[name])
     missing += tuple(f"{name} {word}" for name, word in masked if name not in overrides)
     spec = RunSpec.of(options)
@@ -141,7 +144,7 @@ def load_options(manifest: Mapping[str, Any], overrides: Mapping[str, Any]) -> R
     return RecordedOptions(spec=spec, manifest=manifest, given=given, missing=missing)
 
 
-def _drop_redacted(word: str) -> str:
+def drop_redacted(word: str) -> str:
     """Drop the redacted pairs of `name,key=value`."""
     return ",".join(part for part in word.split(",") if not part.endswith(f"={REDACTED}"))
 

@@ -56,6 +56,11 @@ def open_journal(plan: Plan, command: Sequence[str] = ()) -> Journal:
             "refreshed": plan.spec.refresh,
             "probe_calls": dict(probes),
         }
+        costs, before = facts.get("probe_costs", {}), known.get("probe_costs", {})
+        if costs or before:
+            now["probe_costs"] = {
+                name: costs.get(name, 0.0) + before.get(name, 0.0) for name in {**before, **costs}
+            }
         journal.set_facts({**facts, **now}).result()
         write_manifest(plan.folder, manifest)
     except BaseException:

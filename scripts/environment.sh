@@ -159,6 +159,25 @@ install_services() {
     ) || { say "assay: could not install the packages of providers and trackers; their tests are skipped"; rm -rf "$services"; }
 }
 
+# Install inspect_ai, every-eval-ever and huggingface_hub, which read the exports in the tests, in an environment of their own.
+# It takes minutes, so only ASSAY_TEST_INTERCHANGE=1 does it; without it, these tests are skipped.
+install_interchange() {
+    interchange=$venv/interchange
+    if [ "${ASSAY_TEST_INTERCHANGE:-0}" != 1 ]; then return; fi
+    base=$(find_python 3.12) || { say "assay: no Python 3.12, which every-eval-ever needs; tests of interchange formats are skipped"; return; }
+    (
+        wanted=$root/scripts/requirements-interchange.txt
+        use_venv "$interchange"
+        if [ "$PIP_CONSTRAINT" = "$constraints.txt" ]; then PIP_CONSTRAINT=$constraints-interchange.txt; fi
+        if [ ! -x "$python" ]; then "$base" -m venv "$venv" >&2; fi
+        if is_installed interchange "$wanted" "$root/pyproject.toml"; then exit 0; fi
+        say "assay: installing inspect_ai, every-eval-ever and huggingface_hub for the tests of interchange formats"
+        "$python" -m pip install -qq --requirement "$wanted" --editable "$root" >&2 &&
+            "$python" -m pip install -qq --no-deps every-eval-ever >&2 &&
+            write_stamp interchange "$wanted" "$root/pyproject.toml"
+    ) || { say "assay: could not install the packages of interchange formats; their tests are skipped"; rm -rf "$interchange"; }
+}
+
 # install_debian_package COMMAND PACKAGE PURPOSE: install a package of the system where that is possible (root with apt-get).
 install_debian_package() {
     if command -v "$1" >/dev/null 2>&1; then return; fi

@@ -51,11 +51,15 @@ def merge_versions(environments: dict[str, dict[str, str]]) -> list[str]:
 
 
 def main() -> None:
-    """Write `constraints.txt` and `constraints-services.txt` beside this script."""
+    """Write `constraints.txt`, `constraints-services.txt` and `constraints-interchange.txt` beside this script."""
     folders = {"3.11": ".venv", "3.12": ".venv-3.12", "3.13": ".venv-3.13"}
     environments = {python: read_versions(ROOT / folder / "bin/python") for python, folder in folders.items()}
     services = {"3.11": read_versions(ROOT / ".venv/services/bin/python")}
-    for name, found in (("constraints.txt", environments), ("constraints-services.txt", services)):
+    written = {"constraints.txt": environments, "constraints-services.txt": services}
+    interchange = ROOT / ".venv/interchange/bin/python"
+    if interchange.exists():  # created with ASSAY_TEST_INTERCHANGE=1
+        written["constraints-interchange.txt"] = {"3.12": read_versions(interchange)}
+    for name, found in written.items():
         (ROOT / "scripts" / name).write_text(HEADER + "".join(merge_versions(found)))
 
 

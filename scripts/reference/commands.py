@@ -17,7 +17,7 @@ HEAD = """\
 
 `assay COMMAND --help` prints the same text. You can write flags with dashes or underscores. [Options](options.md) describes the
 options of a run. Exit codes: 0 success, 1 internal error or too many failed requests, 2 usage error, 3 gate failed, 4 cost limit
-reached, 130 Ctrl-C.
+reached, 5 not enough evidence, 130 Ctrl-C.
 """
 
 

@@ -71,6 +71,15 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "fewshot_delimiter": (BOTH, "The separator between examples; two newlines by default."),
         "target_delimiter": (BOTH, "The separator between question and answer; a space by default."),
+        "choice_column": (
+            OWN,
+            "The column with the texts of the choices, such as `options` or `choices.text`. Templates then have `choice_texts`, `choice_letters` and `choice_list` (`A. …` per line), and variants can change order and letters.",
+        ),
+        "choice_letters": (OWN, "The letters of `choice_column`, a list; default: A, B, C, …"),
+        "variants": (
+            OWN,
+            "Other ways to ask the documents, in the same run: a list of mappings with `name` and other values of templates, delimiters, `choice_order`, `choice_letters`, `fewshot_seed`, `fewshot_order`, `system_instruction`. See [prompt variants](../guides/prompt-variants.md).",
+        ),
         "gen_prefix": (TEXT, "The start of the answer, given to the model."),
     },
     "Answer": {

@@ -1,3 +1,3 @@
-"""Isolate every test, the examples in docstrings under `src` included."""
+"""Plugins of all tests, those in docstrings under `src` included."""
 
-pytest_plugins = ["tests.isolation"]
+pytest_plugins = ["tests.collection", "tests.isolation"]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+
+from tests.architecture.syntax_trees import walk_module
 
 SOURCE = Path(__file__).parents[2] / "src"
 PACKAGES = ("assay", "assay_compat")
@@ -23,10 +25,10 @@ def find_modules() -> dict[str, Path]:
     return modules
 
 
-def list_imports(tree: ast.AST, module: str, modules: Mapping[str, Path]) -> Iterator[str]:
+def list_imports(nodes: Iterable[ast.AST], module: str, modules: Mapping[str, Path]) -> Iterator[str]:
     """Yield the modules that a module imports anywhere in its source, including its functions."""
     is_package = modules[module].name == "__init__.py"
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -45,10 +47,7 @@ def list_imports(tree: ast.AST, module: str, modules: Mapping[str, Path]) -> Ite
 
 def build_graph() -> Graph:
     modules = find_modules()
-    return {
-        module: set(list_imports(ast.parse(path.read_text("utf-8")), module, modules))
-        for module, path in modules.items()
-    }
+    return {module: set(list_imports(walk_module(path), module, modules)) for module, path in modules.items()}
 
 
 def find_components(graph: Graph) -> list[set[str]]:
@@ -110,7 +109,7 @@ def test_components_of_a_graph_with_two_cycles() -> None:
 
 def test_deferred_and_type_checking_imports_are_found() -> None:
     source = "if TYPE_CHECKING:\n    from assay.core import errors\ndef run():\n    import assay.api\n"
-    found = set(list_imports(ast.parse(source), "assay.cli.run", find_modules()))
+    found = set(list_imports(ast.walk(ast.parse(source)), "assay.cli.run", find_modules()))
     assert found == {"assay.core.errors", "assay.api"}
 
 

@@ -6,6 +6,8 @@ import ast
 import re
 from pathlib import Path
 
+from tests.architecture.syntax_trees import walk_module
+
 PROJECT = Path(__file__).parents[2]
 TABLE = PROJECT / "tests" / "COVERED_BY_FLOWS.md"
 WITHOUT_TESTS = {"__init__", "__main__"}
@@ -25,8 +27,7 @@ def find_modules() -> dict[str, Path]:
     for path in sorted((PROJECT / "src").rglob("*.py")):
         if path.stem in WITHOUT_TESTS or FOLDERS_WITHOUT_MIRROR & set(path.parts):
             continue
-        nodes = ast.walk(ast.parse(path.read_text("utf-8")))
-        if any(isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) for node in nodes):
+        if any(isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) for node in walk_module(path)):
             found[".".join(path.relative_to(PROJECT / "src").with_suffix("").parts)] = path
     return found
 

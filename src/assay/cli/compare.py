@@ -167,6 +167,7 @@ def _print(
 ) -> None:
     from assay.cli.tables import get_terminal_width, wrap_line
     from assay.viewer.comparison.conclusion import state_conclusion
+    from assay.viewer.comparison.groups import order_rows
     from assay.viewer.comparison.model_scores import ModelScoreTables
 
     width = get_terminal_width()
@@ -174,7 +175,8 @@ def _print(
     first = _format_run(comparison.first, comparison.first_model)
     second = _format_run(comparison.second, comparison.second_model)
     click.echo(escape_control_characters(f"first: {first}; second: {second}"))
-    rows = [*comparison.rows, *([comparison.overall] if comparison.overall else [])]
+    ordered = [row for _, row in order_rows(comparison)]
+    rows = [*ordered, *([comparison.overall] if comparison.overall else [])]
     print_table(comparison, rows)
     if comparison.categories:
         print_table(comparison, comparison.categories)

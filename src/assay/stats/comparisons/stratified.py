@@ -27,7 +27,7 @@ class Stratum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StratifiedDifference:
-    """The unweighted mean of the differences."""
+    """The mean of the differences."""
 
     value: float
     stderr: float
@@ -38,24 +38,32 @@ class StratifiedDifference:
 
 
 def combine_strata(
-    strata: Sequence[Stratum], *, level: float = 0.95, limit: float = 1.0
+    strata: Sequence[Stratum],
+    *,
+    weights: Sequence[float] | None = None,
+    level: float = 0.95,
+    limit: float = 1.0,
 ) -> StratifiedDifference:
     """Return the mean difference over tasks, its interval within ±`limit`, and its two-sided p-value.
+
+    `weights` has a sum of 1; None: all tasks have the same weight.
 
     >>> one = Stratum(value=0.1, stderr=0.04, degrees=9)
     >>> found = combine_strata([one, one])
     >>> round(found.degrees, 1), round(found.p_value, 4)
     (18.0, 0.0024)
     """
-    count = len(strata)
-    value = sum(one.value for one in strata) / count
-    total = sum(one.stderr**2 for one in strata)
+    shares = [1 / len(strata)] * len(strata) if weights is None else list(weights)
+    value = sum(share * one.value for share, one in zip(shares, strata, strict=True))
+    errors = [share * one.stderr for share, one in zip(shares, strata, strict=True)]
+    total = sum(error**2 for error in errors)
     if total == 0:
         return StratifiedDifference(
             value=value, stderr=0.0, degrees=math.inf, low=value, high=value, p_value=float(value == 0)
         )
-    degrees = total**2 / sum(one.stderr**4 / max(one.degrees, 1.0) for one in strata)
-    error = math.sqrt(total) / count
+    pairs = zip(errors, strata, strict=True)
+    degrees = total**2 / sum(error**4 / max(one.degrees, 1.0) for error, one in pairs)
+    error = math.sqrt(total)
     half = t_quantile((1 + level) / 2, degrees) * error
     return StratifiedDifference(
         value=value,

@@ -8,6 +8,7 @@ from typing import Any
 
 from assay.core.terminal_text import escape_control_characters
 from assay.viewer.comparison.forest_plot import find_scale_limit, format_plot_line
+from assay.viewer.comparison.groups import order_rows
 from assay.viewer.comparison.records import Comparison, ComparisonRow
 from assay.viewer.number_format import format_float
 from assay.viewer.text_tables import Column, TextTable
@@ -45,10 +46,12 @@ def build_comparison_table(comparison: Comparison, rows: Sequence[ComparisonRow]
         ]
     )
     reach = find_scale_limit(rows)
+    depths = {row.task: len(around) for around, row in order_rows(comparison)}
     for row in rows:
         colour = _COLOURS[row.better]
         paint = (f"[{colour}]", "[/]") if colour else ("", "")
-        name = f"  {row.category}" if row.category else row.task
+        indent = "  " * depths.get(row.task, 0)
+        name = f"  {row.category}" if row.category else f"{indent}{row.task}"
         metric = row.metric if row.pipeline in ("none", "") else f"{row.metric} ({row.pipeline})"
         table.add_row(
             escape(escape_control_characters(name)),
@@ -62,7 +65,7 @@ def build_comparison_table(comparison: Comparison, rows: Sequence[ComparisonRow]
             "" if row.wins is None else f"{row.wins}/{row.ties}/{row.losses}",
             f"{paint[0]}{describe_difference(row)}{paint[1]}",
             format_detectable(row),
-            style="bold" if row.task.startswith("all ") and not row.category else "",
+            style="bold" if row.members or (row.task.startswith("all ") and not row.category) else "",
         )
     return table
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from assay.core.terminal_text import escape_control_characters
 from assay.viewer.comparison.comparison_table import format_p_value
+from assay.viewer.comparison.groups import order_rows
 from assay.viewer.comparison.records import Comparison, ComparisonRow
 
 __all__ = ["state_conclusion"]
@@ -25,11 +26,12 @@ def state_conclusion(comparison: Comparison, *, first: str = "", second: str = "
     """
     first = first or _choose_names(comparison)[0]
     second = second or _choose_names(comparison)[1]
-    better = [row for row in comparison.rows if row.differs and row.better]
-    worse = [row for row in comparison.rows if row.differs and row.better is False]
-    changed = [row for row in comparison.rows if row.differs and row.better is None]
-    blocked = [row for row in comparison.rows if row.blocked]
-    rest = [row for row in comparison.rows if not row.differs and not row.blocked]
+    stated = _select_rows(comparison)
+    better = [row for row in stated if row.differs and row.better]
+    worse = [row for row in stated if row.differs and row.better is False]
+    changed = [row for row in stated if row.differs and row.better is None]
+    blocked = [row for row in stated if row.blocked]
+    rest = [row for row in stated if not row.differs and not row.blocked]
     identical = [row for row in rest if row.stderr == 0 and row.difference == 0]
     unclear = [row for row in rest if row not in identical]
     parts = []
@@ -52,6 +54,18 @@ def state_conclusion(comparison: Comparison, *, first: str = "", second: str = "
         named = _join(blocked, [row.task for row in blocked])
         parts.append(f"{between}not comparable on {named} (different {kinds})")
     return escape_control_characters("; ".join(parts))
+
+
+def _select_rows(comparison: Comparison) -> list[ComparisonRow]:
+    """Return groups before tasks; of the tasks inside a group, those that differ from it in their verdict."""
+    found = order_rows(comparison)
+    groups = {group.task: group for group in comparison.groups}
+    outer = [row for around, row in found if not around]
+    outer.sort(key=lambda row: not row.members)
+    return [
+        *outer,
+        *(row for around, row in found if around and row.differs and row.better != groups[around[0]].better),
+    ]
 
 
 def _choose_names(comparison: Comparison) -> tuple[str, str]:

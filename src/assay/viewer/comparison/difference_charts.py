@@ -4,15 +4,30 @@ from __future__ import annotations
 
 from assay.viewer.charts import Difference, Figure, Theme, build_forest_figure
 from assay.viewer.comparison.comparison_table import format_p_value
+from assay.viewer.comparison.groups import list_grouped_tasks, order_rows
 from assay.viewer.comparison.records import Comparison, ComparisonRow
+
+_MAX_ROWS = 16
+"""The number of rows above which a chart has no tasks inside of groups."""
 
 __all__ = ["build_differences_figure", "group_differences"]
 
 
 def group_differences(comparison: Comparison) -> list[list[Difference]]:
-    """Group the differences that share a scale: values between 0 and 1 together, each other metric by itself."""
-    rows = [*comparison.rows, *([comparison.overall] if comparison.overall is not None else [])]
-    shares = [_to_chart_difference(row, whole=row is comparison.overall) for row in rows if row.share]
+    """Group the differences that share a scale: values between 0 and 1 together, each other metric by itself.
+
+    Of many tasks, those inside of groups are left out; the table has them.
+    """
+    listed = [row for _, row in order_rows(comparison)]
+    if comparison.groups and len(listed) > _MAX_ROWS:
+        inside = list_grouped_tasks(comparison)
+        listed = [row for row in listed if row.members or row.task not in inside]
+    rows = [*listed, *([comparison.overall] if comparison.overall is not None else [])]
+    shares = [
+        _to_chart_difference(row, whole=row is comparison.overall or bool(row.members))
+        for row in rows
+        if row.share
+    ]
     return [*([shares] if shares else []), *([_to_chart_difference(row)] for row in rows if not row.share)]
 
 

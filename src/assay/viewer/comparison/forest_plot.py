@@ -8,6 +8,7 @@ from pathlib import Path
 
 from assay.core.errors import InvalidOption, OutputError
 from assay.viewer.charts.vector_drawing import Dot, Drawing, Label, Line
+from assay.viewer.comparison.groups import order_rows
 from assay.viewer.comparison.records import Comparison, ComparisonRow
 
 __all__ = ["draw_forest_plot", "find_scale_limit", "format_plot_line", "write_forest_plot"]
@@ -43,7 +44,7 @@ def format_plot_line(row: ComparisonRow, limit: float, width: int = 25) -> str:
 
 def draw_forest_plot(comparison: Comparison) -> Drawing:
     """Draw the plot. Metrics with other scales are listed below it."""
-    everything = [*comparison.rows, *comparison.categories]
+    everything = [*(row for _, row in order_rows(comparison)), *comparison.categories]
     rows = [row for row in everything if row.share]
     others = list(dict.fromkeys(f"{row.task} ({row.metric})" for row in everything if not row.share))
     if comparison.overall is not None:

@@ -14,21 +14,24 @@ from assay.stats.comparisons.multiplicity import adjust_p_values
 from assay.stats.comparisons.stratified import Stratum, combine_strata, compute_flip_error
 from assay.viewer.comparison.records import Comparison, ComparisonRow
 
-__all__ = ["adjust_comparisons"]
+__all__ = ["adjust_comparisons", "build_stratum"]
 
 
 def adjust_comparisons(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Adjust the p-values of all rows together; the rows of categories are adjusted separately."""
+    """Adjust the p-values of all rows together; the rows of categories and of groups are adjusted separately."""
     if not comparisons:
         return []
     correction, level = comparisons[0].correction, comparisons[0].level
     rows = iter(_adjust_rows([row for one in comparisons for row in one.rows], correction, level))
     parts = iter(_adjust_rows([row for one in comparisons for row in one.categories], correction, level))
+    groups = iter(_adjust_rows([row for one in comparisons for row in one.groups], correction, level))
     found = []
     for one in comparisons:
         own = tuple(next(rows) for _ in one.rows)
         categories = tuple(next(parts) for _ in one.categories)
-        found.append(replace(one, rows=own, categories=categories, overall=_compute_overall(own, level)))
+        whole = tuple(next(groups) for _ in one.groups)
+        overall = _compute_overall(own, level)
+        found.append(replace(one, rows=own, categories=categories, groups=whole, overall=overall))
     family = sum(len(one.rows) for one in comparisons)
     return [replace(one, family=family) for one in found]
 
@@ -64,7 +67,7 @@ def _compute_overall(rows: Sequence[ComparisonRow], level: float) -> ComparisonR
         return None
     task_rows = list(tasks.values())
     count = len(task_rows)
-    found = combine_strata([_to_stratum(row) for row in task_rows], level=level)
+    found = combine_strata([build_stratum(row) for row in task_rows], level=level)
     blocked = tuple(dict.fromkeys(kind for row in task_rows for kind in row.blocked))
     differs = found.p_value < 1 - level and not blocked
     return ComparisonRow(
@@ -93,7 +96,7 @@ def _compute_overall(rows: Sequence[ComparisonRow], level: float) -> ComparisonR
     )
 
 
-def _to_stratum(row: ComparisonRow) -> Stratum:
+def build_stratum(row: ComparisonRow) -> Stratum:
     """Return the difference of a task with the sample's standard error; that of the row if all documents agree."""
     units = row.documents if row.clusters is None else row.clusters
     error = 0.0

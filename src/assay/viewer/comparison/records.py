@@ -95,7 +95,7 @@ class VariantDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRow:
-    """The difference between two runs in one metric of a task, a category of it, or all tasks together."""
+    """The difference between two runs in one metric of a task, a category of it, a group, or all tasks together."""
 
     task: str
     metric: str
@@ -146,6 +146,9 @@ class ComparisonRow:
     variants: tuple[VariantDifference, ...] = ()
     """The difference with each prompt, if the task has prompt variants."""
 
+    members: tuple[str, ...] = ()
+    """The tasks and groups of a group, in order; empty for a task."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mismatch:
@@ -177,6 +180,9 @@ class Comparison:
     correction: str
     rows: tuple[ComparisonRow, ...]
     categories: tuple[ComparisonRow, ...] = ()
+    groups: tuple[ComparisonRow, ...] = ()
+    """The differences of groups; their p-values are adjusted for the number of groups."""
+
     overall: ComparisonRow | None = None
     """The mean over tasks, unweighted."""
 
@@ -209,7 +215,7 @@ class Comparison:
             "p",
             "",
         )
-        rows = [*self.rows, *((self.overall,) if self.overall is not None else ())]
+        rows = [*self.rows, *self.groups, *((self.overall,) if self.overall is not None else ())]
         body = "".join(
             "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in _list_cells(row)) + "</tr>"
             for row in rows
@@ -225,9 +231,10 @@ class Comparison:
     def as_json(self) -> dict[str, Any]:
         """Return JSON values; infinite and undefined numbers become None."""
         plain: dict[str, Any] = _replace_non_finite(asdict(self))
-        for row in (*plain["rows"], *plain["categories"], plain["overall"]):
-            if row is not None and not row["variants"]:
-                del row["variants"]
+        for row in (*plain["rows"], *plain["categories"], *plain["groups"], plain["overall"]):
+            for name in ("variants", "members") if row is not None else ():
+                if not row[name]:
+                    del row[name]
         return plain
 
 

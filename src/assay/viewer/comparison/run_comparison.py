@@ -19,6 +19,7 @@ from assay.stats.subsets.estimates import WeightedDifference, compare_weighted_p
 from assay.store.documents.score_tables import ScoreColumn, ScoreTable, ScoreTableSource
 from assay.viewer.comparison.attempts import pair_attempts
 from assay.viewer.comparison.clusters import read_clusters, suggest_cluster_field
+from assay.viewer.comparison.groups import compare_groups
 from assay.viewer.comparison.mismatches import find_blocking_kinds, find_run_mismatches, find_task_mismatches
 from assay.viewer.comparison.model_scores import find_source
 from assay.viewer.comparison.multiplicity import adjust_comparisons
@@ -132,6 +133,7 @@ def compare_sources(first: ScoreTableSource, second: ScoreTableSource, options: 
         correction=options.correction,
         rows=tuple(rows),
         categories=tuple(categories),
+        groups=tuple(compare_groups(first, second, rows, level=options.level)),
         mismatches=_merge_mismatches(mismatches),
         notes=tuple(dict.fromkeys(notes)),
     )

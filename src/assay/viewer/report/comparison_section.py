@@ -18,6 +18,7 @@ from assay.viewer.comparison.comparison_table import (
 )
 from assay.viewer.comparison.conclusion import state_conclusion
 from assay.viewer.comparison.difference_charts import build_differences_figure, group_differences
+from assay.viewer.comparison.groups import order_rows
 from assay.viewer.comparison.records import CompareOptions, Comparison, ComparisonRow
 from assay.viewer.comparison.run_comparison import compare_sources
 from assay.viewer.number_format import format_float
@@ -59,11 +60,12 @@ def _build_section(add_figure: AddFigure, comparison: Comparison, index: int) ->
         charts.append(
             add_figure(f"forest-{index}-{number}", partial(build_differences_figure, group, comparison.level))
         )
-    rows = [*comparison.rows, *([comparison.overall] if comparison.overall is not None else [])]
+    overall = [comparison.overall] if comparison.overall is not None else []
+    rows = [*(row for _, row in order_rows(comparison)), *overall]
     return {
         "level": f"{100 * comparison.level:g}",
         "charts": charts,
-        "rows": [_build_row(row, whole=row is comparison.overall) for row in rows],
+        "rows": [_build_row(row, whole=row is comparison.overall or bool(row.members)) for row in rows],
         "notes": list(collect_remarks(comparison)),
     }
 

@@ -14,8 +14,10 @@ from assay.store.documents.score_tables import DocumentExcerpt
 from assay.store.index.document_index import compute_signature
 from assay.store.runs.run import Run
 from assay.viewer.charts import ScoreMark, build_scores_figure, build_themed_figures, group_by_scale
+from assay.viewer.comparison.comparison_table import format_p_value
 from assay.viewer.comparison.conclusion import state_conclusion
 from assay.viewer.comparison.difference_charts import build_differences_figure, group_differences
+from assay.viewer.comparison.groups import list_grouped_tasks, order_rows
 from assay.viewer.comparison.records import CompareOptions, Comparison, ComparisonRow, Flip
 from assay.viewer.comparison.run_comparison import compare_sources
 from assay.viewer.comparison.sources import open_source
@@ -37,6 +39,9 @@ __all__ = [
 FLIPS_PER_PAGE = 25
 """The number of documents on a page."""
 
+_MAX_OPEN_ROWS = 20
+"""Groups of a longer table are collapsed."""
+
 _MAX_DIFF_WORK = 2_500_000
 """The product of the numbers of words above which texts are compared line by line."""
 
@@ -48,6 +53,9 @@ class RunComparisons:
     """The comparisons of each run with the first."""
 
     keys: tuple[str, ...]
+    labels: tuple[str, ...]
+    """The models if they distinguish the runs, else the keys."""
+
     comparisons: tuple[Comparison | None, ...]
     """One per further run; None if it cannot be compared."""
 
@@ -80,16 +88,19 @@ def compare_runs(catalog: RunCatalog, keys: Sequence[str], metric: str = "") -> 
             except AssayError as error:
                 found.append(None)
                 why.append(error.what)
+        models = [source.model for source in sources]
+        labels = models if all(models) and len(set(models)) == len(models) else list(keys)
         marks = [
             mark
-            for key, source in zip(keys, sources, strict=True)
-            for mark in _build_marks(key, source.read_estimates())
+            for label, source in zip(labels, sources, strict=True)
+            for mark in _build_marks(label, source.read_estimates())
         ]
     finally:
         for source in sources:
             source.close()
     return RunComparisons(
         keys=tuple(keys),
+        labels=tuple(labels),
         comparisons=tuple(found),
         why=tuple(why),
         marks=tuple(marks),
@@ -97,7 +108,7 @@ def compare_runs(catalog: RunCatalog, keys: Sequence[str], metric: str = "") -> 
     )
 
 
-def _build_marks(key: str, numbers: Sequence[Any]) -> list[ScoreMark]:
+def _build_marks(label: str, numbers: Sequence[Any]) -> list[ScoreMark]:
     """Return the first score of every task for a chart."""
     found: dict[str, ScoreMark] = {}
     for estimate in numbers:
@@ -111,7 +122,7 @@ def _build_marks(key: str, numbers: Sequence[Any]) -> list[ScoreMark]:
             value=float(value),
             low=low,
             high=high,
-            run=key,
+            run=label,
             share=is_share(estimate),
             higher_is_better=estimate.higher_is_better,
         )
@@ -182,33 +193,70 @@ def _flatten(manifest: Mapping[str, Any]) -> dict[str, str]:
 def build_comparison_context(compared: RunComparisons) -> dict[str, Any]:
     """Build the template context of the charts and tables."""
     tables = []
-    for key, comparison, why in zip(compared.keys[1:], compared.comparisons, compared.why, strict=True):
+    parts = zip(compared.keys[1:], compared.labels[1:], compared.comparisons, compared.why, strict=True)
+    for key, label, comparison, why in parts:
         charts = []
         if comparison is not None:
+            groups = group_differences(comparison)
             charts = [
                 dump_figures(build_themed_figures(partial(build_differences_figure, group, comparison.level)))
-                for group in group_differences(comparison)
+                for group in groups
+                if len(group) > 1 or len(groups) == 1  # a single dot adds nothing to the table
             ]
         tables.append(
             {
                 "key": key,
+                "label": label,
                 "comparison": comparison,
                 "why": why,
                 "charts": charts,
                 "conclusion": "" if comparison is None else _start_sentence(state_conclusion(comparison)),
+                "rows": [] if comparison is None else _build_rows(comparison),
                 "has_filters": comparison is not None
                 and any(row.pipeline not in ("", "none") for row in comparison.rows),
             }
         )
-    several = [marks for marks in group_by_scale(compared.marks) if len(marks) > 1]
+    several = [marks for marks in group_by_scale(_select_marks(compared)) if len(marks) > 1]
+    if len(several) > 1:
+        several = [marks for marks in several if len({mark.name for mark in marks}) > 1] or several
     return {
         "tables": tables,
+        "labels": compared.labels,
         "score_charts": [
             dump_figures(build_themed_figures(partial(build_scores_figure, marks))) for marks in several
         ],
         "settings": compared.settings,
         "metrics": sorted({row.metric for one in compared.comparisons if one for row in one.rows}),
     }
+
+
+def _build_rows(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return the rows of the table of differences with the groups around them; groups of a long table are collapsed."""
+    ordered = order_rows(comparison)
+    collapsed = bool(comparison.groups) and len(ordered) > _MAX_OPEN_ROWS
+    names = {group.task: f"g{number}" for number, group in enumerate(comparison.groups)}
+    return [
+        {
+            "row": row,
+            "p": format_p_value(row.adjusted_p),
+            "depth": len(around),
+            "group": names[row.task] if row.members else "",
+            "within": " ".join(names[name] for name in around),
+            "hidden": collapsed and bool(around),
+            "collapsed": collapsed,
+        }
+        for around, row in ordered
+    ]
+
+
+def _select_marks(compared: RunComparisons) -> list[ScoreMark]:
+    """Return the marks of the chart of all runs; of many tasks, those outside of groups, and the groups."""
+    comparisons = [one for one in compared.comparisons if one is not None]
+    groups = {group.task for one in comparisons for group in one.groups}
+    inside = {name for one in comparisons for name in list_grouped_tasks(one)} - groups
+    if len({mark.name for mark in compared.marks}) <= _MAX_OPEN_ROWS:
+        return list(compared.marks)
+    return [mark for mark in compared.marks if mark.name not in inside]
 
 
 def build_flips_context(
@@ -228,6 +276,7 @@ def build_flips_context(
         "pipeline": chosen.pipeline if chosen and chosen.pipeline not in ("", "none") else "",
         "comparable": comparison is not None,
         "against": keys[1],
+        "names": (compared.labels[0], compared.labels[1 + position]),
         "tasks": [(row.task, len(row.flips)) for row in rows],
         "task": chosen.task if chosen else "",
         "metric": chosen.metric if chosen else "",

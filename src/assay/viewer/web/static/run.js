@@ -1,8 +1,6 @@
-// The table of scores on a run's page: groups collapse, and the tasks are sorted by their value.
+// Tables of scores: groups collapse, and the tasks are sorted by their value.
 
-const table = document.querySelector("table[data-scores]");
-
-if (table) {
+for (const table of document.querySelectorAll("table[data-scores]")) {
   const body = table.tBodies[0];
   const original = [...body.rows];
   const closed = () => new Set([...table.querySelectorAll("[data-fold][aria-expanded=false]")].map((button) => button.dataset.fold));

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.making import make_model, write_task
 from tests.viewer.web.browser_visit import Visit, check_accessibility
-from tests.viewer.web.viewer_server import Viewer
+from tests.viewer.web.viewer_server import Viewer, serve_runs
 
+import assay
 from assay.store.journal.journal import JOURNAL_FILE
 from assay.store.runs.run import Run
 from assay.viewer.matrix.score_matrix import MatrixCell, MatrixRow
@@ -73,6 +75,40 @@ def test_the_history_says_that_damaged_runs_are_left_out(runs: Runs, tmp_path: P
     assert context["note"] == "1 damaged run is left out." and len(context["rows"]) == 1
     page = render("history.html", page="matrix", **context)
     assert "1 damaged run is left out." in page
+
+
+def test_the_history_shows_one_filter_at_a_time(tmp_path: Path) -> None:
+    steps = [{"name": name, "filter": [{"function": "take_first"}]} for name in ("strict", "loose")]
+    task = write_task(tmp_path, "sums", filter_list=steps)
+    run = assay.run(model=make_model(), tasks=[str(task)], no_cache=True, output_path=str(tmp_path / "runs"))
+    with serve_runs([run.folder.parent]) as viewer:
+        page = viewer.get("/matrix/history?task=sums").text
+        assert (
+            page.count("<td") == 4
+            and "1 run of 1 model on " in page
+            and "exact_match (strict)</span></h1>" in page
+        )
+        page = viewer.get("/matrix/history?task=sums&metric=exact_match&filter=loose").text
+    assert page.count("<td") == 4 and "exact_match (loose)</span></h1>" in page
+
+
+def test_the_matrix_has_all_tasks_of_a_model_from_its_newest_runs(tmp_path: Path) -> None:
+    tasks = [str(write_task(tmp_path, name)) for name in ("old", "both", "new")]
+    options: dict[str, Any] = {"no_cache": True, "output_path": str(tmp_path / "runs")}
+    first = assay.run(model=make_model(), tasks=tasks[:2], **options)
+    second = assay.run(model=make_model(lambda request: "1"), tasks=tasks[1:], **options)
+    other = assay.run(model=make_model(name="other"), tasks=tasks[:1], **options)
+    with serve_runs([first.folder.parent]) as viewer:
+        page = viewer.get_when_ready("/matrix").text
+        chosen = viewer.get_when_ready(f"/matrix?run={first.id}&run={second.id}").text
+    head, _, body = page.partition("<tbody>")
+    assert [name for name in ("scripted", "other") if f">{name}</th>" in head] == ["scripted", "other"]
+    links = re.findall(r"/runs/([^/]+)/documents\?task=(\w+)", body)
+    assert sorted(links, key=lambda link: link[1]) == [
+        (second.id, "both"), (second.id, "new"), (other.id, "old"), (first.id, "old"),
+    ]  # fmt: skip
+    links = re.findall(r"/runs/([^/]+)/documents\?task=(\w+)", chosen)
+    assert (first.id, "both") in links and (second.id, "both") in links
 
 
 @pytest.mark.browser

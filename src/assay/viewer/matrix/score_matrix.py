@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,6 +35,9 @@ class MatrixCell:
 
     clusters: int | None = None
     """Number of clusters if the interval is clustered."""
+
+    source: int = 0
+    """The place of the run among the runs of the matrix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,11 +88,13 @@ def build_matrix(
     all_metrics: bool = False,
     best: bool = True,
     labels: Sequence[str] = (),
+    left_out: Sequence[Collection[str]] = (),
 ) -> Matrix:
     """Build the table of some runs.
 
     It has the first metric of each task and group; `metrics` selects others, `all_metrics` takes all. `best` marks scores
     that are significantly better than all others, by paired documents where possible. `labels` replaces the column labels.
+    `left_out`: for each run, the tasks and groups whose scores are not shown.
 
     Raises:
         UnknownName: No run has such a task or metric.
@@ -101,9 +106,9 @@ def build_matrix(
         {
             (one.task, one.metric, one.pipeline): one
             for one in source.read_estimates()
-            if _is_number(one.value)
+            if _is_number(one.value) and one.task not in hidden
         }
-        for source in sources
+        for source, hidden in zip(sources, left_out or [()] * len(sources), strict=True)
     ]
     rows = []
     for depth, task, label, group, key in _iterate_keys(sources, numbers, every=all_metrics or bool(metrics)):
@@ -117,7 +122,9 @@ def build_matrix(
                 label=label,
                 metric=key[1],
                 pipeline=key[2],
-                cells=tuple(None if one is None else _build_cell(one) for one in found),
+                cells=tuple(
+                    None if one is None else _build_cell(one, place) for place, one in enumerate(found)
+                ),
                 depth=depth,
                 group=group,
                 higher_is_better=known[0].higher_is_better,
@@ -135,13 +142,14 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _build_cell(estimate: Estimate) -> MatrixCell:
+def _build_cell(estimate: Estimate, source: int) -> MatrixCell:
     return MatrixCell(
         value=float(estimate.value),
         stderr=estimate.stderr,
         interval=estimate.interval,
         scored=estimate.scored,
         clusters=estimate.clusters,
+        source=source,
     )
 
 

@@ -121,13 +121,15 @@ def build_history_plot(
     metric = metric or found[0][1].metric
     share = all(is_share(estimate) for _, estimate in found)
     best = (min if found[0][1].higher_is_better is False else max)(points, key=lambda point: point.value)
+    models = len({point.model for point in points})
+    first_day, last_day = _format_day(points[0].started_s), _format_day(points[-1].started_s)
+    period = f"on {first_day}" if first_day == last_day else f"from {first_day} to {last_day}"
     return Plot(
         name=name,
         title=title,
         summary=(
-            f"{len(points)} run{'s' if len(points) != 1 else ''} of {len({point.model for point in points})} model"
-            f"{'s' if len({point.model for point in points}) != 1 else ''} from {_format_day(points[0].started_s)} to"
-            f" {_format_day(points[-1].started_s)}. Best {metric}: {best.value:.4f} ({best.model})."
+            f"{len(points)} run{'s' if len(points) != 1 else ''} of {models} model{'s' if models != 1 else ''} {period}."
+            f" Best {metric}: {best.value:.4f} ({best.model})."
         ),
         note=f"{damaged} damaged run{' is' if damaged == 1 else 's are'} left out." if damaged else "",
         table=PlotTable(

@@ -34,22 +34,24 @@ def _list_entries(request: Request) -> list[RunEntry]:
 def _show_matrix(request: Request) -> Response:
     catalog: RunCatalog = request.app.state.catalog
     entries = _list_entries(request)
-    keys = list(dict.fromkeys(request.query_params.getlist("run")))[:MAX_RUNS] or choose_default_runs(entries)
+    chosen = list(dict.fromkeys(request.query_params.getlist("run")))[:MAX_RUNS]
+    keys = chosen or choose_default_runs(entries)
     for key in keys:
         catalog.folder(key)
     context: dict[str, object] = {"columns": (), "rows": [], "notes": ()}
     if keys:
         job = request.app.state.jobs.get(
-            ("matrix", tuple(keys)),
+            ("matrix", tuple(keys), bool(chosen)),
             read_signatures(catalog, keys),
-            lambda: compute_matrix(catalog, keys),
+            lambda: compute_matrix(catalog, keys, by_model=not chosen),
             wait_s=JOB_WAIT_S,
             stale=True,
         )
         if not job.ready:
             return render_loading_page("Building the matrix", "Reading the scores of all documents.", "")
         context = build_matrix_context(job.result())
-    page = render("matrix.html", page="matrix", keys=keys, entries=entries, max_runs=MAX_RUNS, **context)
+    context |= {"keys": keys, "by_model": not chosen, "entries": entries, "max_runs": MAX_RUNS}
+    page = render("matrix.html", page="matrix", **context)
     return HTMLResponse(page, headers=_NO_STORE)
 
 
@@ -57,7 +59,11 @@ def _show_history(request: Request) -> Response:
     given = request.query_params
     entries = _list_entries(request)
     context = build_history_context(
-        request.app.state.catalog, entries, given.get("task", ""), given.get("metric", "")
+        request.app.state.catalog,
+        entries,
+        given.get("task", ""),
+        given.get("metric", ""),
+        given.get("filter", ""),
     )
     if not context["rows"]:
         raise HTTPException(404, f"No finished run has a score for {given.get('task', '')}.")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from assay.core.errors import AssayError
 from assay.core.records.verdicts import Estimate
+from assay.store.documents.score_tables import ScoreTableSource
 from assay.store.runs.run import Run
 from assay.viewer.charts import HistoryPoint, build_themed_figures
 from assay.viewer.comparison.sources import open_source
@@ -20,30 +22,71 @@ from assay.viewer.web.run_entries import RunEntry
 __all__ = ["build_history_context", "build_matrix_context", "choose_default_runs", "compute_matrix"]
 
 MAX_RUNS = 12
+_MAX_DEFAULT_RUNS = 24
 _LEVELS = 9
 _MAX_OPEN_ROWS = 20
 """Groups of a longer table are collapsed."""
 
 
 def choose_default_runs(entries: Sequence[RunEntry]) -> list[str]:
-    """Return the newest finished run of each model, the newest models first."""
-    found: dict[str, str] = {}
+    """Return the newest finished runs of each model with all its tasks, the newest runs first."""
+    found: list[str] = []
+    tasks: dict[str, set[str]] = {}
     for entry in sorted(entries, key=lambda entry: -(entry.started or 0.0)):
-        if entry.state == "finished" and entry.scores:
-            found.setdefault(entry.model, entry.key)
-    return list(found.values())[:MAX_RUNS]
+        if entry.state != "finished" or not entry.scores:
+            continue
+        if entry.model not in tasks and len(tasks) == MAX_RUNS:
+            continue
+        known = tasks.setdefault(entry.model, set())
+        if not known.issuperset(entry.tasks) and len(found) < _MAX_DEFAULT_RUNS:
+            found.append(entry.key)
+            known.update(entry.tasks)
+    return found
 
 
-def compute_matrix(catalog: RunCatalog, keys: Sequence[str]) -> Matrix:
-    """Build the matrix of some runs; this reads the documents of every task that several runs have."""
-    sources = []
+def compute_matrix(catalog: RunCatalog, keys: Sequence[str], *, by_model: bool = False) -> Matrix:
+    """Build the matrix of some runs; this reads the documents of every task that several runs have.
+
+    `by_model`: a column for each model, with the score of the first of its runs that has the task.
+    """
+    sources: list[ScoreTableSource] = []
     try:
         for key in keys:
             sources.append(open_source(Run(catalog.folder(key))))
-        return build_matrix(sources)
+        if not by_model:
+            return build_matrix(sources)
+        known: dict[str, set[str]] = {}
+        left_out = []
+        for source in sources:
+            earlier = known.setdefault(source.model, set())
+            left_out.append(frozenset(earlier))
+            earlier.update(one.task for one in source.read_estimates())
+        return _merge_columns(build_matrix(sources, left_out=left_out))
     finally:
         for source in sources:
             source.close()
+
+
+def _merge_columns(matrix: Matrix) -> Matrix:
+    """Return the matrix with one column for each model; a row has at most one score of a model."""
+    places: dict[str, list[int]] = {}
+    for place, column in enumerate(matrix.columns):
+        places.setdefault(column.model, []).append(place)
+    columns = tuple(
+        replace(matrix.columns[listed[0]], label=model or matrix.columns[listed[0]].label)
+        for model, listed in places.items()
+    )
+    rows = tuple(
+        replace(
+            row,
+            cells=tuple(
+                next((row.cells[place] for place in listed if row.cells[place] is not None), None)
+                for listed in places.values()
+            ),
+        )
+        for row in matrix.rows
+    )
+    return replace(matrix, columns=columns, rows=rows)
 
 
 def build_matrix_context(matrix: Matrix) -> dict[str, Any]:
@@ -90,11 +133,14 @@ def compute_heat_levels(row: MatrixRow) -> list[int | None]:
 
 
 def build_history_context(
-    catalog: RunCatalog, entries: Sequence[RunEntry], task: str, metric: str
+    catalog: RunCatalog, entries: Sequence[RunEntry], task: str, metric: str = "", pipeline: str = ""
 ) -> dict[str, Any]:
-    """Build the template context of the scores of one task or group in all finished runs, the newest first."""
+    """Build the template context of the scores of one task or group in all finished runs, the newest first.
+
+    They are the scores of one metric after one filter, so that each run has one; by default the first of the newest run.
+    """
     found: list[dict[str, Any]] = []
-    metrics: dict[str, None] = {}
+    measures: dict[tuple[str, str], None] = {}
     damaged = sum(entry.state == "damaged" for entry in entries)
     for entry in entries:
         if entry.state != "finished" or entry.started is None:
@@ -107,23 +153,28 @@ def build_history_context(
             continue
         for one in estimates:
             if isinstance(one.value, (int, float)) and not isinstance(one.value, bool):
-                metrics[one.metric] = None
+                measures[one.metric, one.pipeline] = None
                 found.append({"entry": entry, "estimate": one})
-    chosen = metric if metric in metrics else next(iter(metrics), "")
-    rows = [one for one in found if one["estimate"].metric == chosen]
+    exact = [one for one in measures if one == (metric, pipeline)]
+    chosen = next(iter(exact or [one for one in measures if one[0] == metric] or measures), ("", ""))
+    rows = [one for one in found if (one["estimate"].metric, one["estimate"].pipeline) == chosen]
     rows.sort(key=lambda one: -(one["entry"].started or 0.0))
     pairs = [(_build_point(one["entry"], one["estimate"]), one["estimate"]) for one in reversed(rows)]
-    plot = build_history_plot(pairs, task, metric=chosen, damaged=damaged)
+    plot = build_history_plot(pairs, task, metric=chosen[0], damaged=damaged)
     chart = None if plot.build is None else dump_figures(build_themed_figures(plot.build), plot.table)
     return {
         "task": task,
-        "metric": chosen,
-        "metrics": list(metrics),
+        "measure": _format_measure(*chosen),
+        "measures": [(name, filtered, _format_measure(name, filtered)) for name, filtered in measures],
         "rows": rows,
         "chart": chart,
         "summary": plot.summary,
         "note": plot.note,
     }
+
+
+def _format_measure(metric: str, pipeline: str) -> str:
+    return metric if pipeline in ("", "none") else f"{metric} ({pipeline})"
 
 
 def _build_point(entry: RunEntry, estimate: Estimate) -> HistoryPoint:

@@ -79,7 +79,9 @@ def test_the_timeline_has_turns_calls_and_costs(repeated: Any) -> None:
 
 def test_conversations_of_repeats_are_not_mixed(repeated: Any) -> None:
     titles = re.findall(r'<h3 class="round">([^<]+)', read_page(repeated, "counter"))
-    assert titles == [f"repeat {repeat}, round {number}" for repeat in (1, 2) for number in (1, 2, 3)]
+    expected = [f"repeat {repeat}, round {number}" for repeat in (1, 2) for number in (1, 2, 3)]
+    expected[3] += ", with the prompt of repeat 1"
+    assert titles == expected
 
 
 def test_the_page_of_an_agent_at_work_updates_itself() -> None:

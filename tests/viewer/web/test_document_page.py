@@ -12,10 +12,11 @@ import pytest
 from tests.viewer.web.reading_runs import REASONING
 from tests.viewer.web.viewer_server import Viewer
 
-from assay.core.records.responses import Response
+from assay.core.records.responses import LogProbability, Response
 from assay.core.records.tools import ToolCall
 from assay.store.documents.details import DocumentRecord, RequestRecord
 from assay.store.runs.run import Run
+from assay.viewer.documents.choices import build_choices, find_options
 from assay.viewer.documents.prompts import PromptMessage
 from assay.viewer.web.pages.conversation import build_rounds, split_segments
 from assay.viewer.web.pages.extraction_spans import find_extracted_spans
@@ -127,6 +128,53 @@ def test_the_target_of_a_choice_is_its_text() -> None:
     assert build_verdict_summary(calls, [], [], {}).target == '[{"name": "cancel", "arguments": {}}] | Done.'
     unknown = build_verdict_summary(make_record("x", target=""), [], [], {})
     assert not unknown.has_target
+
+
+def test_a_letter_is_shown_with_its_option() -> None:
+    fields = {"question": "Which?", "choices": ["red", "blue"], "answer": 1}
+    asked = [
+        RequestRecord(
+            number=number,
+            repeat=0,
+            kind="likelihood",
+            prompt=0,
+            continuation=f" {letter}",
+            response=Response(request_id="", value=LogProbability(-1.0 - number)),
+        )
+        for number, letter in enumerate("AB")
+    ]
+    record = make_record("", fields=fields, target=1, asked=asked)
+    choices = build_choices(asked, 1, fields)
+    summary = build_verdict_summary(record, choices, [], {})
+    assert (summary.answer, summary.target) == ("A: red", "B: blue")
+    assert find_options(["yes", "no"], fields) == []
+    assert find_options(["A", "B"], {"choices": ["red", "blue"], "words": ["x", "y"]}) == []
+    assert find_options(["A", "B"], {"choices": {"text": ["red", "blue"], "label": ["A", "B"]}}) == [
+        "red",
+        "blue",
+    ]
+    assert find_options(["A", "B"], {"labels": ["A", "B"]}) == []
+
+
+def test_a_response_that_is_only_calls_is_shown_once() -> None:
+    call = ToolCall("add", '{"amount": 1}')
+    text = '[{"name": "add", "arguments": {"amount": 1}}]'
+    asked = [
+        RequestRecord(
+            number=number,
+            repeat=0,
+            kind="generate",
+            prompt=0,
+            response=Response(request_id="", value=value, tool_calls=(call,)),
+        )
+        for number, value in enumerate((text, "I add."))
+    ]
+    (found,) = build_rounds([[]], asked, {}, is_dialogue=False)
+    parts = [[(one.kind, one.title, one.text) for one in view.segments] for view in found.responses]
+    assert parts == [
+        [("tool call", "add", text)],
+        [("text", "", "I add."), ("tool call", "add", '{"amount": 1}')],
+    ]
 
 
 def test_a_document_without_a_score_shows_its_outcome() -> None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assay.core.records.responses import LogProbability
 from assay.store.documents.details import RequestRecord
 
-__all__ = ["build_choices"]
+__all__ = ["build_choices", "find_options"]
 
 
-def build_choices(requests: Sequence[RequestRecord], target: Any) -> list[dict[str, Any]]:
+def build_choices(
+    requests: Sequence[RequestRecord], target: Any, fields: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
     """Return the choices with their log-probabilities and their share of the total probability.
 
-    `acc` takes the most likely choice, `acc_norm` the most likely one per character.
+    `fields`: the document, whose list of options tells what a choice such as `A` stands for. `acc` takes the most likely choice, `acc_norm` the most likely one per character.
     """
     known: list[tuple[RequestRecord, LogProbability]] = [
         (one, one.response.value)
@@ -29,8 +32,10 @@ def build_choices(requests: Sequence[RequestRecord], target: Any) -> list[dict[s
     per_character = [_compute_per_character(one, value.total) for one, value in known]
     best = max(range(len(known)), key=lambda index: weights[index], default=-1)
     best_norm = max(range(len(known)), key=lambda index: per_character[index], default=-1)
+    options = find_options([one.continuation for one, _ in known], fields or {})
     return [
         {
+            "option": options[index] if options else "",
             "number": one.number,
             "prompt": one.prompt,
             "text": one.continuation,
@@ -44,6 +49,28 @@ def build_choices(requests: Sequence[RequestRecord], target: Any) -> list[dict[s
         }
         for index, (one, value) in enumerate(known)
     ]
+
+
+_LETTER = re.compile(r"\(?([A-Za-z]|[0-9]{1,2})[).]?")
+
+
+def find_options(choices: Sequence[str], fields: Mapping[str, Any]) -> list[str]:
+    """Return the options of a document whose choices are their letters; empty if it is not clear which they are.
+
+    >>> find_options([" A", " B"], {"question": "Which?", "choices": ["red", "blue"]})
+    ['red', 'blue']
+    """
+    if len(choices) < 2 or not all(_LETTER.fullmatch(choice.strip()) for choice in choices):
+        return []
+    lists = [value.get("text") if isinstance(value, Mapping) else value for value in fields.values()]
+    found = [
+        [" ".join(option.split()) for option in listed]
+        for listed in lists
+        if isinstance(listed, (list, tuple))
+        and len(listed) == len(choices)
+        and all(isinstance(option, str) for option in listed)
+    ]
+    return found[0] if len(found) == 1 and not all(map(_LETTER.fullmatch, found[0])) else []
 
 
 def _compute_per_character(request: RequestRecord, total: float) -> float:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from assay.core.records.responses import Response
+from assay.core.records.tools import ToolCall
 from assay.store.documents.details import RequestRecord
 from assay.viewer.documents.prompts import PromptMessage
 
@@ -129,6 +130,7 @@ def build_agent_rounds(
     if len(repeats) < 2:
         return build_rounds(prompts, requests, spans, is_dialogue=True)
     found: list[ConversationRound] = []
+    start: tuple[PromptMessage, ...] = ()
     for repeat in repeats:
         placed = [(place, one) for place, one in enumerate(requests) if one.repeat == repeat]
         placed.sort(key=lambda pair: pair[1].number)
@@ -137,6 +139,10 @@ def build_agent_rounds(
         parts = {index: spans[place] for index, (place, _) in enumerate(placed) if place in spans}
         for index, one in enumerate(build_rounds(own, asked, parts, is_dialogue=True)):
             title = f"repeat {repeat + 1}" + (f", round {index + 1}" if len(placed) > 1 else "")
+            if index == 0 and start and one.messages == start:
+                one = replace(one, messages=())
+                title += f", with the prompt of repeat {repeats[0] + 1}"
+            start = start or one.messages
             found.append(replace(one, number=len(found), title=title))
     return found
 
@@ -144,10 +150,17 @@ def build_agent_rounds(
 def _split_response(response: Response | None, spans: Sequence[Span]) -> list[TextSegment]:
     if response is None or not isinstance(response.value, str):
         return []
-    segments = split_segments(response.value, spans)
+    if response.tool_calls and _is_json(response.value):  # the calls are the whole text
+        names = ", ".join(dict.fromkeys(call.name or call.problem for call in response.tool_calls))
+        segments: list[TextSegment] = []
+        _add_segment(segments, "tool call", response.value, 0, len(response.value), spans)
+        segments = [replace(one, title=names) for one in segments]
+        calls: tuple[ToolCall, ...] = ()
+    else:
+        segments, calls = split_segments(response.value, spans), response.tool_calls
     if response.reasoning:
         segments.insert(0, TextSegment(kind="thinking", pieces=((response.reasoning, False),)))
-    for call in response.tool_calls:
+    for call in calls:
         title = f"{call.name}: {call.problem}" if call.name and call.problem else call.name or call.problem
         segments.append(TextSegment(kind="tool call", pieces=((call.arguments, False),), title=title))
     return segments
@@ -194,6 +207,14 @@ def _add_segment(
     pieces.append((text[at:end], False))
     title = _name_tool(text[start:end]) if kind == "tool call" else ""
     segments.append(TextSegment(kind=kind, pieces=tuple(piece for piece in pieces if piece[0]), title=title))
+
+
+def _is_json(text: str) -> bool:
+    """Whether a text is a JSON array or object."""
+    try:
+        return isinstance(json.loads(text), (list, dict))
+    except ValueError:
+        return False
 
 
 def _name_tool(call: str) -> str:

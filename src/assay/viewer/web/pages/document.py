@@ -56,7 +56,7 @@ def build_document_context(
         for prompt in record.prompts
     ]
     likelihoods = [request for request in record.asked if request.kind == "likelihood"]
-    choices = build_choices(likelihoods, record.target)
+    choices = build_choices(likelihoods, record.target, record.fields)
     traces = build_filter_traces(record, facts)
     known = directions or {}
     spans = find_extracted_spans(record, facts)

@@ -30,7 +30,8 @@ def build_variant_cards(
         record = read_document(run.journal, member, position, find)
         if record is None:
             continue
-        choices = build_choices([one for one in record.asked if one.kind == "likelihood"], record.target)
+        likelihoods = [one for one in record.asked if one.kind == "likelihood"]
+        choices = build_choices(likelihoods, record.target, record.fields)
         summary = build_verdict_summary(record, choices, build_filter_traces(record, facts), directions)
         cards.append(
             {

@@ -119,14 +119,20 @@ def _is_right(value: Any, higher_is_better: bool | None) -> bool | None:
 def _find_answer(choices: Sequence[Mapping[str, Any]], traces: Sequence[FilterTrace], pipeline: str) -> str:
     """Return the most likely choice, or the answer of the pipeline of the first metric."""
     if choices:
-        return next((str(one["text"]).strip() for one in choices if one["best"]), "")
+        return next((_format_choice(one) for one in choices if one["best"]), "")
     trace = next((one for one in traces if one.name == pipeline), traces[0] if traces else None)
     return "" if trace is None else " | ".join(trace.answers).strip()
 
 
+def _format_choice(choice: Mapping[str, Any]) -> str:
+    """Return the text of a choice, and for a letter its option."""
+    text = str(choice["text"]).strip()
+    return f"{text}: {choice['option']}" if choice.get("option") else text
+
+
 def _find_target(record: DocumentRecord, choices: Sequence[Mapping[str, Any]]) -> str:
     """Return the target; of a choice its text."""
-    named = [str(one["text"]).strip() for one in choices if one["is_target"]]
+    named = [_format_choice(one) for one in choices if one["is_target"]]
     if named:
         return " | ".join(dict.fromkeys(named))
     target = record.target
@@ -158,8 +164,10 @@ def build_filter_lines(
         steps = []
         unchanged = 0
         before: str | None = _shorten(trace.given) if trace.given else None
-        for step in trace.steps:
-            value = None if step.values is None else _shorten(step.values)
+        for place, step in enumerate(trace.steps, 1):
+            is_last = place == len(trace.steps)
+            known = trace.answers if step.values is None and is_last and trace.answers else step.values
+            value = None if known is None else _shorten(known)
             if value is not None and value == before:
                 unchanged += 1
                 continue

@@ -27,8 +27,8 @@ function draw() {
   if (!bar) {
     bar = make("section", { id: "label-bar", className: "label-bar" });
     bar.setAttribute("aria-label", "Your label");
-    const head = select(".headline", article);
-    if (head) head.after(bar); else article.prepend(bar);
+    const above = select(".verdict-bar", article) ?? select(".headline", article);
+    if (above) above.after(bar); else article.prepend(bar);
   }
   const label = mine() ?? { verdict: "", note: "", star: false };
   const button = (text, key, pressed, change) => {

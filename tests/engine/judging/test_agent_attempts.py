@@ -54,14 +54,15 @@ RUBRIC = {
         "settings": {"temperature": 1.0},
     },
 }
+FILED = {"name": "file", "arguments": {"name": "x"}}
 
 
 def write_desk(folder: Path, **keys: Any) -> Path:
-    rows = [{"name": name} for name in ("ann", "bob", "cat")]
+    rows = [{"name": name, "turns": [[FILED], "Done."]} for name in ("ann", "bob", "cat")]
     given = {
         "output_type": "agent",
         "doc_to_text": "File the letter of {{name}}.",
-        "doc_to_target": None,
+        "doc_to_target": "turns",
         "environment": Function("utils.Desk"),
         "metric_list": [{"metric": "task_success"}, RUBRIC],
         "repeats": 2,
@@ -109,6 +110,13 @@ def test_the_judge_reads_the_transcript_of_every_attempt(judged: tuple[Any, Scri
     assert run.results["desk"]["quality_right,none"] == pytest.approx(5 / 6)
     assert run.results["desk"]["quality_polite,none"] == pytest.approx((1 + 0.5 + 1) / 3)
     assert run.results["desk"]["task_success,none"] == pytest.approx(5 / 6)
+
+
+def test_the_reference_of_the_judge_is_the_conversation_of_a_perfect_agent(
+    judged: tuple[Any, ScriptedModel],
+) -> None:
+    reference = '<reference>\nASSISTANT: -> file({"name": "x"})\n\nASSISTANT: Done.\n</reference>'
+    assert all(reference in request.prompt.text for request in judged[1].asked)
 
 
 def test_scores_of_attempts_and_samples_of_the_judge_are_stored(judged: tuple[Any, ScriptedModel]) -> None:

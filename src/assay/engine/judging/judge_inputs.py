@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from assay.core.records.agents import AgentAnswer
+from assay.core.records.agents import AgentAnswer, format_transcript
 from assay.core.records.documents import Document
 from assay.core.records.messages import Media
 from assay.core.records.requests import Request
@@ -61,10 +61,26 @@ def _join_turns(response: Any) -> str:
 
 
 def _reference(task: Task, fields: Any, target: Any) -> str:
-    """Return the task's target; for a choice, its text."""
+    """Return the task's target; for a choice, its text; for an agent, the turns of a perfect one as a conversation."""
     if target is None:
         target = task.target(copy_fields(fields))
+    if task.spec.agent is not None and (turns := _format_turns(target)):
+        return turns
     choices = task.choices(copy_fields(fields)) if task.spec.doc_to_choice is not None else None
     if choices is not None and isinstance(target, int) and 0 <= target < len(choices):
         target = choices[target]
     return "" if target is None else to_text(target)
+
+
+def _format_turns(target: Any) -> str:
+    """Return the turns of a perfect agent as a conversation; empty for other targets, such as alternative answers."""
+    if not isinstance(target, (list, tuple)) or not any(isinstance(turn, (list, tuple)) for turn in target):
+        return ""
+    turns = [
+        {"role": "assistant", "text": turn} if isinstance(turn, str) else {"role": "assistant", "calls": turn}
+        for turn in target
+    ]
+    try:
+        return format_transcript(turns)
+    except (KeyError, TypeError, AttributeError):
+        return ""

@@ -159,6 +159,15 @@ def test_a_lockfile_can_be_launched(assay_command: Assay) -> None:
     assert called.code == 2 and "--limit contradicts the lockfile" in called.err
 
 
+def test_files_that_no_volume_contains_are_named(assay_command: Assay) -> None:
+    words = ["launch", "k8s", "--dry_run", "--image", "i", "--volume", "data:/data", "-o", "/data/out"]
+    tasks = ["--tasks", "my/task.yaml", "--include_path", "/data/tasks", "--data_root", "/elsewhere"]
+    called = assay_command(*words, "--model", "hf", *tasks, "--json")
+    assert called.code == 0, called.err
+    warnings = json.loads(called.out)["warnings"]
+    assert "the pods read my/task.yaml, /elsewhere from the image: no volume contains it" in warnings
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -187,6 +187,7 @@ def k8s(
         KubernetesSettings,
         check_output_path,
         format_ray_job,
+        is_on_volume,
         parse_volume,
     )
 
@@ -203,6 +204,10 @@ def k8s(
         requires_token=not no_ray_token,
     )
     check_output_path(request.spec.output_path, settings.volumes)
+    elsewhere = [file for file in _list_files(request) if not is_on_volume(file, settings.volumes)]
+    if elsewhere:
+        note = f"the pods read {', '.join(elsewhere)} from the image: no volume contains it"
+        request = replace(request, notes=(*request.notes, note))
     path = request.folder / f"{request.job.name}.yaml"
     _write(path, format_ray_job(request.job, settings))
     _finish(request, path, ["kubectl", "apply", "-f", str(path)])
@@ -221,6 +226,7 @@ class _Request:
 
     job: ClusterJob
     spec: RunSpec
+    locked: Path | None
     folder: Path
     dry_run: bool
     as_json: bool
@@ -268,6 +274,7 @@ def _read_request(given: dict[str, Any]) -> _Request:
     return _Request(
         job=job,
         spec=spec,
+        locked=shared["locked"],
         folder=shared["output"],
         dry_run=shared["dry_run"],
         as_json=shared["as_json"],
@@ -307,6 +314,15 @@ def _list_unknown_tasks(spec: RunSpec) -> list[str]:
         f"{problem.what} on this machine; the job fails unless this is different on the cluster"
         for problem in problems
     ]
+
+
+def _list_files(request: _Request) -> list[str]:
+    """Return the files and folders that the command of the job names: the lockfile, task files, folders of tasks and data."""
+    spec = request.spec
+    if request.locked is not None:  # its paths are relative to it
+        return [str(request.locked)]
+    tasks = [task for task in spec.tasks if task.endswith((".yaml", ".yml")) or "/" in task]
+    return [*tasks, *spec.include_path, *([spec.data_root] if spec.data_root else [])]
 
 
 def _parse_pairs(words: Sequence[str], where: str) -> dict[str, str]:

@@ -195,6 +195,12 @@ def test_workers_have_the_resources_and_every_mount_has_a_volume() -> None:
     [
         ({"secret": None}, "environment variables need a secret"),
         ({"namespace": "Bad Name"}, "`Bad Name` is not a valid name"),
+        ({"image": "a b"}, "`a b` is not the name of an image"),
+        ({"gpu_resource": "nvidia gpu"}, "`nvidia gpu` is not the name of a resource"),
+        ({"node_selector": {"gpu": "a 100"}}, "`gpu=a 100` is not a label"),
+        ({"node_selector": {"a/b/c": "d"}}, "`a/b/c=d` is not a label"),
+        ({"volumes": (("one", "/x"), ("two", "/x"))}, "two volumes have the folder /x"),
+        ({"volumes": (("one", "/dev/shm"),)}, "two volumes have the folder /dev/shm"),
     ],
 )
 def test_invalid_settings_are_errors(change: dict[str, Any], message: str) -> None:
@@ -207,7 +213,9 @@ def test_an_invalid_amount_of_memory_is_an_error() -> None:
         load(ClusterJob(name="x", command=("assay",), memory="lots"), KubernetesSettings(image="i"))
 
 
-@pytest.mark.parametrize("text", ["results", "results:", "results:relative", "results:/", "Bad_Name:/x"])
+@pytest.mark.parametrize(
+    "text", ["results", "results:", "results:relative", "results:/", "results://", "Bad_Name:/x", "a:/x:y"]
+)
 def test_invalid_volumes_are_errors(text: str) -> None:
     with pytest.raises(InvalidOption, match="is not a volume"):
         parse_volume(text)
@@ -216,7 +224,7 @@ def test_invalid_volumes_are_errors(text: str) -> None:
 def test_results_must_be_on_a_volume() -> None:
     volumes = (parse_volume("results:/results/"),)
     check_output_path("/results/a", volumes)
-    for path in (None, "results", "/resultsx/a", "/tmp"):
+    for path in (None, "results", "/resultsx/a", "/tmp", "/results/../tmp"):
         with pytest.raises(InvalidOption, match="the results would be lost"):
             check_output_path(path, volumes)
 

@@ -31,7 +31,7 @@ WORDS = (
     "--tasks",
     "my tasks/a.yaml",
     "--system_instruction",
-    'You\'re "kind" to $HOME `id` \\ !',
+    'You\'re "kind" to $HOME `id` \\ !\n\n\n\n$(id) @MAX_RESTARTS@ @SETUP@',
 )
 JOB = ClusterJob(
     name="assay-sums",
@@ -193,7 +193,8 @@ def test_the_script_starts_ray_on_every_node_and_passes_the_words_unchanged(stag
     assert any(
         line.startswith(f"ray start --head --node-ip-address=127.0.0.1 --port={port} ") for line in log
     )
-    assert f"assay {' '.join(f'[{word}]' for word in WORDS[1:])} [--ray] [127.0.0.1:{port}]" in log
+    words = " ".join(f"[{word}]" for word in WORDS[1:])
+    assert f"assay {words} [--ray] [127.0.0.1:{port}]\n" in stage.log.read_text()
     assert any("--nodelist=n2 --overlap ray start --address=127.0.0.1" in line for line in log)
     assert not any("requeue" in line for line in log)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
 from collections.abc import Mapping
@@ -14,11 +15,14 @@ import yaml
 from assay.core.errors import InvalidOption
 from assay.engine.cluster_jobs.job import ClusterJob, parse_time_limit_s
 
-__all__ = ["KubernetesSettings", "check_output_path", "format_ray_job", "parse_volume"]
+__all__ = ["KubernetesSettings", "check_output_path", "format_ray_job", "is_on_volume", "parse_volume"]
 
 _SCRIPT_FOLDER = "/opt/assay-job"
 _SCRIPT = "run.sh"
+_SHARED_MEMORY = "/dev/shm"
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+_LABEL = re.compile(r"[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
+_LABEL_KEY = re.compile(rf"([a-z0-9.-]+/)?{_LABEL.pattern}", re.ASCII)
 _QUANTITY = re.compile(r"\d+(\.\d+)?([KMGTPE]i?|m|k)?")
 _HEAD_CPUS = 2
 _HEAD_MEMORY = "8Gi"
@@ -60,7 +64,7 @@ def parse_volume(text: str) -> tuple[str, str]:
         InvalidOption: The text names no claim or no absolute folder.
     """
     claim, separator, folder = text.partition(":")
-    if not (separator and _NAME.fullmatch(claim) and folder.startswith("/") and folder != "/"):
+    if not (separator and _NAME.fullmatch(claim) and re.fullmatch(r"/[^:]*[^:/][^:]*", folder)):
         raise InvalidOption(
             f"`{text}` is not a volume",
             where="--volume",
@@ -75,13 +79,18 @@ def check_output_path(output_path: str | None, volumes: tuple[tuple[str, str], .
     Raises:
         InvalidOption: The output path is not on a volume.
     """
-    path = PurePosixPath(output_path or "")
-    if output_path is None or not any(path.is_relative_to(folder) for _, folder in volumes):
+    if output_path is None or not is_on_volume(output_path, volumes):
         raise InvalidOption(
             "the results would be lost with the pods: --output_path is not on a volume",
             where="--output_path",
             hint="for example --volume results:/results --output_path /results/mmlu",
         )
+
+
+def is_on_volume(path: str, volumes: tuple[tuple[str, str], ...]) -> bool:
+    """Return whether a path is in the folder of a volume."""
+    place = PurePosixPath(posixpath.normpath(path))
+    return any(place.is_relative_to(folder) for _, folder in volumes)
 
 
 def format_ray_job(job: ClusterJob, settings: KubernetesSettings) -> str:
@@ -105,6 +114,7 @@ def format_ray_job(job: ClusterJob, settings: KubernetesSettings) -> str:
         raise InvalidOption(
             f"`{job.memory}` is not an amount of memory", where="--memory", hint="for example 64Gi"
         )
+    _check_pod_settings(settings)
     metadata: dict[str, Any] = {"name": job.name, "labels": {"app.kubernetes.io/name": "assay"}}
     if settings.namespace is not None:
         metadata["namespace"] = settings.namespace
@@ -128,6 +138,22 @@ def format_ray_job(job: ClusterJob, settings: KubernetesSettings) -> str:
         head += "# Ray requires no token: anyone who can reach the pods can run code in them. Restrict it with a NetworkPolicy.\n"
     documents = [yaml.dump(one, Dumper=_Dumper, sort_keys=False, width=1000) for one in (script, ray_job)]
     return head + "---\n".join(documents)
+
+
+def _check_pod_settings(settings: KubernetesSettings) -> None:
+    """Check what the API server would refuse after the schema accepts it."""
+    if not settings.image or re.search(r"\s", settings.image):
+        raise InvalidOption(f"`{settings.image}` is not the name of an image", where="--image")
+    if not _LABEL_KEY.fullmatch(settings.gpu_resource):
+        raise InvalidOption(
+            f"`{settings.gpu_resource}` is not the name of a resource", where="--gpu_resource"
+        )
+    for key, value in settings.node_selector.items():
+        if not (_LABEL_KEY.fullmatch(key) and _LABEL.fullmatch(value)):
+            raise InvalidOption(f"`{key}={value}` is not a label", where="--node_selector")
+    folders = [_SCRIPT_FOLDER, _SHARED_MEMORY, *(folder for _, folder in settings.volumes)]
+    if twice := next((folder for folder in folders if folders.count(folder) > 1), None):
+        raise InvalidOption(f"two volumes have the folder {twice}", where="--volume")
 
 
 def _format_script(job: ClusterJob) -> str:
@@ -199,7 +225,7 @@ def _build_pod(
         "resources": {"requests": dict(resources), "limits": dict(resources)},
         "volumeMounts": [
             {"name": "script", "mountPath": _SCRIPT_FOLDER, "readOnly": True},
-            {"name": "shared-memory", "mountPath": "/dev/shm"},
+            {"name": "shared-memory", "mountPath": _SHARED_MEMORY},
             *({"name": names[claim], "mountPath": folder} for claim, folder in settings.volumes),
         ],
     }

@@ -48,17 +48,14 @@ def format_sbatch(job: ClusterJob, settings: SlurmSettings) -> str:
         *(f"#SBATCH --{key}{f'={value}' if value else ''}" for key, value in _list_directives(job, settings)),
     ]
     needed = [f': "${{{name}:?set {name} before sbatch}}"' for name in job.environment]
-    variables = {
-        "@SETUP@": "\n".join(["# Environment of the job.", *settings.setup, *needed])
-        if settings.setup or needed
-        else "",
-        "@COMMAND@": shlex.join(job.command),
-        "@MAX_RESTARTS@": str(settings.max_restarts),
+    setup = ["# Environment of the job.", *settings.setup, *needed, ""] if settings.setup or needed else []
+    values = {
+        "SETUP": "".join(f"{line}\n" for line in setup),
+        "COMMAND": shlex.join(job.command),
+        "MAX_RESTARTS": str(settings.max_restarts),
     }
-    body = _BODY
-    for name, text in variables.items():
-        body = body.replace(name, text)
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines) + "\n" + body)
+    # In one pass: a word of the command may contain such a mark.
+    return "\n".join(lines) + "\n" + re.sub("@([A-Z_]+)@", lambda mark: values[mark[1]], _BODY)
 
 
 def _list_directives(job: ClusterJob, settings: SlurmSettings) -> list[tuple[str, str]]:
@@ -105,9 +102,7 @@ _BODY = """\
 # Written by `assay launch slurm`. The run continues where it stopped when the job is queued again or submitted again.
 set -euo pipefail
 
-@SETUP@
-
-port=${RAY_PORT:-6379}
+@SETUP@port=${RAY_PORT:-6379}
 export RAY_USAGE_STATS_ENABLED=0
 # A secret for this job: without one, anyone who can reach Ray can run code on its machines.
 RAY_AUTH_TOKEN=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \\n')

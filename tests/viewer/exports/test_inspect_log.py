@@ -109,7 +109,8 @@ def test_an_import_has_the_prompts_answers_and_scores_of_the_run(
             assert [one["prompt"] for one in before["requests"]] == [
                 one["prompt"] for one in after["requests"]
             ]
-            assert before["fields"] == after["fields"] and before["outcome"] == after["outcome"]
+            for key in ("fields", "target", "outcome"):
+                assert before[key] == after[key], (task, key)
             for one, other in zip(before["requests"], after["requests"], strict=True):
                 for key in (
                     "tool_calls",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from assay.engine.imports.inspect_messages import RequestReader
 from assay.viewer.exports.inspect_samples import SampleBuilder, build_config, build_summary, build_usage
 
 TIME = "2026-01-02T03:04:05+00:00"
@@ -43,6 +44,7 @@ def test_reasoning_is_a_part_of_the_message(rich_run: Any) -> None:
 def test_likelihoods_are_choices_and_metadata(rich_run: Any) -> None:
     (sample,) = build(rich_run, "choices", 0)
     assert sample["choices"] == [" no", " yes"] and sample["output"]["completion"] == " yes"
+    assert sample["target"] == " yes"
     assert [one["logprob"] for one in sample["metadata"]["assay"]["likelihoods"]] == [-2.5, -1.0]
 
 
@@ -76,21 +78,43 @@ def test_missing_media_are_text(rich_run: Any, monkeypatch: pytest.MonkeyPatch) 
     assert sample["attachments"] == {}
 
 
-def test_documents_without_a_score_have_no_number() -> None:
-    document = {
-        "document": 0,
-        "outcome": "unparsed",
-        "why": "no answer",
-        "fields": {},
-        "target": None,
-        "requests": [],
-        "answers": {},
-        "verdicts": [
-            {"filter": "none", "metric": "acc", "kind": "unscored", "value": None, "why": "no letter"}
-        ],
-    }
+def build_one(**fields: Any) -> dict[str, Any]:
+    """Build the sample of a document with some fields."""
+    empty = {"fields": {}, "target": None, "requests": [], "answers": {}, "verdicts": []}
+    document = {"document": 0, "outcome": "scored", "why": "", **empty, **fields}
     run: Any = type("Anything", (), {"id": "run"})()
     (sample,) = SampleBuilder(run, "m", TIME).build_samples("task", document)
+    return sample
+
+
+@pytest.mark.parametrize(
+    ("requests", "choices"),
+    [
+        pytest.param(
+            [("2 + 2 =", " 3"), ("2 + 2 =", " 4"), ("", " 3"), ("", " 4")], [" 3", " 4"], id="mutual information"
+        ),
+        pytest.param([("The cup", " is big"), ("The pot", " is big")], ["The cup is big", "The pot is big"], id="prompts"),
+    ],
+)  # fmt: skip
+def test_choices_are_texts_and_an_import_has_every_prompt(
+    requests: list[tuple[str, str]], choices: list[str]
+) -> None:
+    asked = [
+        {"kind": "likelihood", "prompt": prompt, "continuation": text, "logprob": -1.0 / place}
+        for place, (prompt, text) in enumerate(requests, 1)
+    ]
+    sample = build_one(target=1, requests=asked)
+    assert sample["choices"] == choices and sample["target"] == choices[1]
+    assert sample["output"]["completion"] == choices[1]
+    assert sample["metadata"]["assay"]["target"] == 1
+    reader = RequestReader(task="task", document=0, is_own=True)
+    reader.add_sample(sample, 0)
+    assert [(one.prompt.text, getattr(one, "continuation", None)) for one in reader.requests] == requests
+
+
+def test_documents_without_a_score_have_no_number() -> None:
+    verdict = {"filter": "none", "metric": "acc", "kind": "unscored", "value": None, "why": "no letter"}
+    sample = build_one(outcome="unparsed", why="no answer", verdicts=[verdict])
     score = sample["scores"]["acc"]
     assert math.isnan(score["value"]) and score["explanation"] == "no letter"
     assert sample["error"]["message"] == "no answer"

@@ -359,7 +359,7 @@ def _build_document(
     return ImportedDocument(
         index=index,
         fields=_build_fields(log, first),
-        target=first.get("target", ""),
+        target=own.get("target", first.get("target", "")),
         requests=reader.requests,
         outcomes=reader.outcomes,
         media=reader.media,

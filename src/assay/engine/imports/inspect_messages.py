@@ -78,10 +78,8 @@ class RequestReader:
     def _add_likelihoods(
         self, sample: Mapping[str, Any], likelihoods: Sequence[Mapping[str, Any]], repeat: int
     ) -> None:
-        shown = sample.get("input")
-        messages = [{"role": "user", "content": shown}] if isinstance(shown, str) else list(shown or ())
-        prompt = self._read_prompt(messages)
         for index, one in enumerate(likelihoods):
+            prompt = self._read_prompt(_list_input_messages(one.get("input", sample.get("input"))))
             place: dict[str, Any] = {
                 "task": self.task,
                 "document": self.document,
@@ -119,9 +117,7 @@ class RequestReader:
         messages = list(sample.get("messages") or ())
         last = max((at for at, one in enumerate(messages) if one.get("role") == "assistant"), default=None)
         asked = messages if last is None else messages[:last]
-        shown = sample.get("input")
-        if not asked:
-            asked = [{"role": "user", "content": shown}] if isinstance(shown, str) else list(shown or ())
+        asked = asked or _list_input_messages(sample.get("input"))
         request = Generate(
             task=self.task,
             document=self.document,
@@ -219,6 +215,10 @@ class RequestReader:
         if text.startswith(_ATTACHMENT):
             return str(self._attachments.get(text.removeprefix(_ATTACHMENT), text))
         return text
+
+
+def _list_input_messages(given: Any) -> list[Mapping[str, Any]]:
+    return [{"role": "user", "content": given}] if isinstance(given, str) else list(given or ())
 
 
 def _list_model_events(sample: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -27,7 +27,7 @@ __all__ = [
     "replace_results_by_runs",
 ]
 
-READER_VERSION = 2
+READER_VERSION = 3
 """Increased when readers change what they store. Each version has its own folder, so that old imports are not used."""
 
 _MAX_LISTED = 4

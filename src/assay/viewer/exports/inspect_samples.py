@@ -66,6 +66,8 @@ class SampleBuilder:
         attachments = _Attachments(self.run)
         generated = [request for request in requests if request["kind"] == "generate"]
         likelihoods = [request for request in requests if request["kind"] != "generate"]
+        choices = _list_choices(likelihoods)
+        best = _find_most_likely(choices)
         identity = f"{self.run.id}\0{task}\0{document['document']}\0{repeat}"
         first = read_prompt(requests[0]["prompt"]) if requests else []
         usage = build_usage(requests)
@@ -73,15 +75,14 @@ class SampleBuilder:
             "id": document["document"],
             "epoch": repeat + 1,
             "input": _build_input(first, attachments),
-            "choices": [request["continuation"] for request in likelihoods if "continuation" in request]
-            or None,
-            "target": _build_target(document["target"]),
-            "messages": self._build_messages(first, generated, likelihoods, attachments),
-            "output": self._build_output(generated, likelihoods, attachments),
-            "scores": _build_scores(document, repeat, _find_most_likely(likelihoods)),
+            "choices": [text for text, _ in choices] or None,
+            "target": _build_target(document["target"], choices),
+            "messages": self._build_messages(first, generated, best, attachments),
+            "output": self._build_output(generated, best, attachments),
+            "scores": _build_scores(document, repeat, best),
             "metadata": {
                 **to_plain(document["fields"]),
-                "assay": _build_metadata(document, requests, likelihoods),
+                "assay": _build_metadata(document, requests, likelihoods, attachments),
             },
             "store": {},
             "events": [self._build_event(request, attachments) for request in generated],
@@ -97,7 +98,7 @@ class SampleBuilder:
         self,
         first: Sequence[ChatMessage],
         generated: Sequence[Mapping[str, Any]],
-        likelihoods: Sequence[Mapping[str, Any]],
+        best: str | None,
         attachments: _Attachments,
     ) -> list[dict[str, Any]]:
         """Return the conversation: that of the last request, which contains the earlier rounds."""
@@ -106,19 +107,14 @@ class SampleBuilder:
             chosen = answered[-1] if answered else generated[-1]
             return [_build_message(message, attachments) for message in read_conversation(chosen)]
         messages = [_build_message(message, attachments) for message in first]
-        best = _find_most_likely(likelihoods)
         return messages if best is None else [*messages, {"role": "assistant", "content": best}]
 
     def _build_output(
-        self,
-        generated: Sequence[Mapping[str, Any]],
-        likelihoods: Sequence[Mapping[str, Any]],
-        attachments: _Attachments,
+        self, generated: Sequence[Mapping[str, Any]], best: str | None, attachments: _Attachments
     ) -> dict[str, Any]:
         answered = [request for request in generated if request.get("response") is not None]
         if answered:
             return self._build_model_output(answered[-1], attachments)
-        best = _find_most_likely(likelihoods)
         if best is None:
             return {"model": self.model, "choices": [], "completion": ""}
         message = {"role": "assistant", "content": best, "model": self.model}
@@ -225,17 +221,36 @@ def _build_message(message: ChatMessage, attachments: _Attachments) -> dict[str,
     return found
 
 
-def _build_target(target: Any) -> str | list[str]:
+def _build_target(target: Any, choices: Sequence[tuple[str, float | None]]) -> str | list[str]:
+    """Return the target as text: that of the choice if the target is the number of one."""
     plain = to_plain(target)
     if isinstance(plain, list):
         return [str(one) for one in plain]
+    if isinstance(plain, int) and 0 <= plain < len(choices):
+        return choices[plain][0]
     return "" if plain is None else str(plain)
 
 
-def _find_most_likely(likelihoods: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return the continuation with the highest log probability; None if there is none."""
-    known = [one for one in likelihoods if "continuation" in one and one.get("logprob") is not None]
-    return max(known, key=lambda one: one["logprob"])["continuation"] if known else None
+def _list_choices(likelihoods: Sequence[Mapping[str, Any]]) -> list[tuple[str, float | None]]:
+    """Return the text and the log probability of each choice, without the requests that score a choice alone.
+
+    If the choices are in the prompts and continuations are equal, the text is both.
+    """
+    options = [one for one in likelihoods if "continuation" in one]
+    options = [one for one in options if one["prompt"]] or options
+    texts = [str(one["continuation"]) for one in options]
+    if len(set(texts)) == 1 < len(texts):
+        texts = [
+            "".join(message.text for message in read_prompt(one["prompt"])[-1:]) + text
+            for one, text in zip(options, texts, strict=True)
+        ]
+    return [(text, one.get("logprob")) for one, text in zip(options, texts, strict=True)]
+
+
+def _find_most_likely(choices: Sequence[tuple[str, float | None]]) -> str | None:
+    """Return the choice with the highest log probability; None if there is none."""
+    known = [(logprob, text) for text, logprob in choices if logprob is not None]
+    return max(known, key=lambda one: one[0])[1] if known else None
 
 
 def build_usage(requests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -303,16 +318,27 @@ def _build_metadata(
     document: Mapping[str, Any],
     requests: Sequence[Mapping[str, Any]],
     likelihoods: Sequence[Mapping[str, Any]],
+    attachments: _Attachments,
 ) -> dict[str, Any]:
     """Return what a sample has no field for; `chat`: whether a chat template was applied to the messages."""
     found: dict[str, Any] = {"outcome": document["outcome"]}
+    target = to_plain(document["target"])
+    if not isinstance(target, str):
+        found["target"] = target
     if requests and parse_stored_messages(requests[0]["prompt"]) is not None:
         found["chat"] = requests[0]["prompt"].endswith('"chat": true}')
     if document["why"]:
         found["why"] = document["why"]
     if likelihoods:
         found["likelihoods"] = [
-            {key: one[key] for key in ("continuation", "logprob", "greedy") if key in one}
+            {
+                **{key: one[key] for key in ("continuation", "logprob", "greedy") if key in one},
+                **(
+                    {"input": _build_input(read_prompt(one["prompt"]), attachments)}
+                    if one["prompt"] != requests[0]["prompt"]
+                    else {}
+                ),
+            }
             for one in likelihoods
         ]
     return found

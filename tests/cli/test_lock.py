@@ -93,6 +93,11 @@ def change_target() -> None:
     replace_text("tasks/sums.jsonl", '"18"', '"19"')
 
 
+def add_row() -> None:
+    data = Path("tasks/sums.jsonl")
+    data.write_text(data.read_text() + data.read_text().splitlines()[0] + "\n")
+
+
 def change_helper() -> None:
     replace_text("tasks/utils.py", "Question: ", "Q: ")
 
@@ -120,6 +125,11 @@ CHANGES: list[tuple[Callable[[], None], list[str]]] = [
     ]),
     (change_target, [
         "data: sums: the content of the dataset changed (20 rows before, 20 now); evaluated documents that differ: 17",
+    ]),
+    (add_row, [
+        "data: sums: the content of the dataset changed (20 rows before, 21 now); evaluated documents that differ: 20",
+        "data: sums: 20 documents evaluated before, 21 now",
+        "prompt: sums: newly evaluated: document 20",
     ]),
     (change_helper, [
         "prompt: sums: prompts changed: documents 0, 1, 2, 3, 4, 5, 6, 7 and 12 more",
@@ -249,7 +259,7 @@ def test_update_accepts_what_changed(assay_command: Assay, locked: Path) -> None
     called = assay_command("lock", "--update", "eval.lock", "--limit", "18")
     assert called.code == 0
     assert "settings: --limit: None before, 18 now" in called.out.replace("nothing", "None")
-    assert "prompt: sums: prompts changed: documents 17, 18, 19" in called.out
+    assert "prompt: sums: prompts changed: document 17; no longer evaluated: documents 18, 19" in called.out
     assert check(assay_command) == []
     assert yaml.safe_load(locked.read_text())["options"]["limit"] == 18
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from assay import api
 from assay.core.errors import AssayError, DatasetError
 from assay.engine.imports.formats import detect_format
 from assay.engine.imports.importer import import_results
@@ -133,6 +134,13 @@ def test_json_logs_and_choices_are_read(tmp_path: Path) -> None:
     assert [record["verdicts"][0]["value"] for record in records] == [1.0, 0.0]
     assert "A) 1" in records[0]["requests"][0]["prompt"], "an attachment is replaced by its content"
     run.close()
+
+
+@pytest.mark.parametrize(("name", "score"), [("sums.eval", "match"), ("letters.json", "choice")])
+def test_logs_are_compared_by_their_main_score(tmp_path: Path, name: str, score: str) -> None:
+    (stored,) = import_results(RECORDED / name, tmp_path)
+    (row,) = api.compare(stored.folder, stored.folder).rows
+    assert (row.metric, row.difference) == (score, 0.0)
 
 
 def test_logs_of_one_folder_are_imported_together(tmp_path: Path) -> None:

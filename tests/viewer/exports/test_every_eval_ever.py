@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from assay.core.errors import UserError
 from assay.engine.imports.importer import import_results
 from assay.store.runs.run import Run
 from assay.viewer.exports import export
@@ -123,6 +124,14 @@ def test_a_score_that_is_not_a_number_is_left_out(rich_run: Any, monkeypatch: py
     changed = [replace(one, value=float("nan")) for one in rich_run.estimates]
     monkeypatch.setitem(rich_run.__dict__, "estimates", changed)
     assert build_record(rich_run, "sums")["evaluation_results"] == []
+
+
+def test_a_run_without_scores_is_an_error(
+    rich_run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(rich_run.__dict__, "estimates", [])
+    with pytest.raises(UserError, match="no task has a score"):
+        export(rich_run, "every-eval-ever", [], tmp_path)
 
 
 def test_an_import_has_the_scores_and_documents_of_the_run(

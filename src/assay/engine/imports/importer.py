@@ -130,7 +130,8 @@ def build_unknown_format_error(path: str | Path) -> UnknownName:
     """Build the error for a path that no reader understands, with all formats as a hint."""
     known = "".join(f"\n  {one.name}: {one.description}" for one in RESULT_FORMATS.values())
     return UnknownName(
-        f"`{path}` contains no results that Assay can read", hint=f"these are understood:{known}"
+        f"`{path}` contains no results that Assay can read",
+        hint=f"`assay import --format NAME` says why it is not in a format; these are understood:{known}",
     )
 
 

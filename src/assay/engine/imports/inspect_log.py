@@ -259,7 +259,10 @@ def _list_metrics(log: _Log) -> list[dict[str, Any]]:
     listed = []
     for score in log.scores:
         name = next((one for one in score.get("metrics") or {} if one not in _DISPERSION), "mean")
-        listed.append({"metric": _name_metric(log, score)[1], "aggregation": name})
+        entry = {"metric": _name_metric(log, score)[1], "aggregation": name}
+        if name == "accuracy":  # the mean of the scores under another name
+            entry |= {"aggregation": "mean", "inspect_metric": name}
+        listed.append(entry)
     return listed
 
 

@@ -173,30 +173,38 @@ def _compare_files(name: str, then: Content, now: Content) -> Iterator[ManifestC
 def _compare_prompts(name: str, then: Content, now: Content) -> Iterator[ManifestChange]:
     if then.get("digest") == now.get("digest"):
         return
-    numbers = _find_changed_documents(then, now)
+    was, is_now = decode_digests(then.get("digests")), decode_digests(now.get("digests"))
+    different = _find_changed_documents(then, now)
+    numbers = [number for number in different if number in was and number in is_now]
     old, new = _index_readable(then), _index_readable(now)
+    readable = [number for number in numbers if number in old and number in new]
     examples: list[dict[str, Any]] = []
-    for number in numbers:
-        if number in old and number in new and len(examples) < MAX_EXAMPLES:
+    for number in readable:
+        if len(examples) < MAX_EXAMPLES:
             before, after = cut_around_difference(
                 _first_difference(old[number], new[number]), _first_difference(new[number], old[number])
             )
             if before != after:  # equal if only media differ
                 examples.append({"document": number, "then": before, "now": after})
-    total = len(decode_digests(then.get("digests")))
-    listed = f": document{'' if len(numbers) == 1 else 's'} {_format_numbers(numbers)}" if numbers else ""
-    hint = (
-        ""
-        if not numbers or any(number in old and number in new for number in numbers)
-        else "; their texts are not in the lockfile (`assay lock --prompts all` keeps them)"
-    )
+    groups = {
+        "prompts changed": numbers,
+        "no longer evaluated": [number for number in different if number not in is_now],
+        "newly evaluated": [number for number in different if number not in was],
+    }
+    what = "; ".join(f"{label}: {_format_documents(listed)}" for label, listed in groups.items() if listed)
+    if numbers and not readable:
+        what += "; their texts are not in the lockfile (`assay lock --prompts all` keeps them)"
     yield ManifestChange(
         kind="prompt",
-        what=f"{name}: prompts changed{listed}{hint}",
-        count=max(1, len(numbers)),
-        total=total,
+        what=f"{name}: {what or 'prompts changed'}",
+        count=max(1, len(different)),
+        total=len({*was, *is_now}),
         examples=tuple(examples),
     )
+
+
+def _format_documents(numbers: list[int]) -> str:
+    return f"document{'' if len(numbers) == 1 else 's'} {_format_numbers(numbers)}"
 
 
 def _find_changed_documents(then: Content, now: Content) -> list[int]:

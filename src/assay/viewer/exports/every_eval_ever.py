@@ -18,6 +18,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from assay.core.errors import UserError
 from assay.core.records.codec import to_plain
 from assay.core.records.verdicts import Estimate
 from assay.store.runs.run import Run
@@ -75,7 +76,11 @@ class _Place:
 
 
 def write_every_eval_ever(run: Run, tasks: Sequence[str], folder: Path) -> list[Path]:
-    """Write the records of some tasks, and of all groups that have a score; return the files."""
+    """Write the records of some tasks, and of all groups that have a score; return the files.
+
+    Raises:
+        UserError: No task has a score.
+    """
     results, written = build_results(run), []
     groups = [name for name in run.groups if set(_find_tasks(run, name)) <= set(tasks)]
     created = time.time()
@@ -103,6 +108,10 @@ def write_every_eval_ever(run: Run, tasks: Sequence[str], folder: Path) -> list[
         file = target / f"{place.uuid}.json"
         file.write_text(json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
         written.append(file)
+    if not written:
+        raise UserError(
+            "no task has a score that a record can contain", hint="`assay table` shows the scores"
+        )
     return written
 
 

@@ -254,7 +254,7 @@ class _LogBuilder:
         """Return the name of the function that computed a score from those of the documents."""
         for entry in self.run.tasks[self.task].get("config", {}).get("metric_list") or ():
             if isinstance(entry, dict) and entry.get("metric") == estimate.metric:
-                named = entry.get("aggregation")
+                named = entry.get("inspect_metric") or entry.get("aggregation")
                 if named is not None:
                     return named if isinstance(named, str) and named.isidentifier() else estimate.metric
         return METRICS.get(estimate.metric).aggregation if estimate.metric in METRICS else "mean"

@@ -190,3 +190,27 @@ def test_a_task_without_choices_can_vary_its_examples_and_not_their_order(worksp
 def test_documents_are_selected_by_the_name_of_the_task(workspace: Path) -> None:
     plan = plan_choices(workspace, vary="order", samples={"choices": [1, 3]})
     assert {planned.documents for planned in plan.tasks.values()} == {2}
+
+
+def test_variants_with_the_same_prompts_count_once(workspace: Path) -> None:
+    plan = plan_choices(
+        workspace, vary="delimiter"
+    )  # without few-shot examples, their delimiter has no effect
+    assert [name.partition("@")[2] for name in plan.tasks] == ["base", "v1"]
+    assert plan.groups["choices"].members == tuple(plan.tasks)
+    assert "choices: variants with the same prompts are left out: v2, v3 as base; v4 as v1" in plan.notes
+    unlisted = {"doc_to_text": "{{question}}", "doc_to_choice": "choices"}  # `order` has no effect
+    plan = plan_choices(workspace, unlisted, vary="order,delimiter")
+    assert len(plan.tasks) == 2
+
+
+def test_values_of_several_factors_are_combined_in_other_ways_before_they_repeat(workspace: Path) -> None:
+    plan = plan_choices(workspace, vary="letters,system", variants=18)
+    assert len(plan.tasks) == 17  # four sets of letters and four system messages
+    assert len({tuple(read_prompts(plan, name)) for name in plan.tasks}) == 17
+
+
+def test_a_variant_may_have_the_seed_zero_and_no_system_message(workspace: Path) -> None:
+    zero = {"name": "zero", "fewshot_seed": 0, "system_instruction": ""}
+    plan = plan_choices(workspace, {"variants": [zero], "fewshot_split": "test"}, num_fewshot=1)
+    assert plan.tasks["choices@zero"].spec.config["variant"] == zero

@@ -56,8 +56,8 @@ class VariantSpec:
                 settings["seed"] = self.seed
         if self.choice_letters:
             settings["choice_letters"] = list(self.choice_letters)
-        for key in ("fewshot_seed", "fewshot_order", "system_instruction"):
-            if value := getattr(self, key):
+        for key, unset in (("fewshot_seed", None), ("fewshot_order", ""), ("system_instruction", None)):
+            if (value := getattr(self, key)) != unset:
                 settings[key] = value
         return settings
 

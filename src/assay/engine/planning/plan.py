@@ -39,7 +39,12 @@ from assay.engine.planning.setup.capabilities import check_abilities
 from assay.engine.planning.setup.judge_setup import JudgeRegistry
 from assay.engine.planning.setup.model_setup import make_run_model, probe_model
 from assay.engine.planning.subsets import choose_subsets, describe_subsets, find_subset
-from assay.engine.planning.variants import describe_idle_factors, find_variant_problems, refuse_varied_subsets
+from assay.engine.planning.variants import (
+    describe_idle_factors,
+    drop_equal_variants,
+    find_variant_problems,
+    refuse_varied_subsets,
+)
 from assay.engine.results.run_facts import register_secrets
 from assay.engine.running.cost_ledger import check_prices
 from assay.sandboxes.program_runner import ProgramRunner
@@ -145,6 +150,7 @@ async def make_plan(
         problems += find_variant_problems(spec, selection.groups, tasks)
     if problems or model is None or judge_registry is None:
         raise problems[0] if len(problems) == 1 else ErrorGroup(problems)
+    groups, tasks, equal_notes = drop_equal_variants(spec, selection.groups, tasks)
     digest = compute_run_digest(
         spec,
         identity,
@@ -158,7 +164,7 @@ async def make_plan(
         model=model,
         identity=identity,
         tasks=tasks,
-        groups=add_letter_metrics(selection.groups, selection.leaves, opened),
+        groups=add_letter_metrics(groups, selection.leaves, opened),
         top=tuple(selection.requested),
         run_id=run_id,
         digest=digest,
@@ -175,6 +181,7 @@ async def make_plan(
                     *history_notes,
                     *collect_notes(spec, model, tasks),
                     *describe_idle_factors(tasks),
+                    *equal_notes,
                     *describe_letter_tasks(opened),
                 )
             )

@@ -1,12 +1,14 @@
-"""Check that the prompt variants of a plan differ, and describe what does not vary."""
+"""Check that the prompt variants of a plan differ, leave out equal ones, and describe what does not vary."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 from assay.core.errors import AssayError, InvalidOption, TaskError
+from assay.core.fingerprints import digest_json
 from assay.core.options.run_spec import RunSpec
 from assay.core.records.documents import Document
 from assay.core.records.specs import GroupSpec, OutputType
@@ -15,11 +17,12 @@ from assay.scoring.pipelines import Pipeline
 from assay.tasks.data.rows import iterate_rows
 from assay.tasks.letter_choices import asks_for_letters
 from assay.tasks.task import Task
+from assay.tasks.variants.definitions import TEMPLATE_KEYS
 from assay.tasks.variants.expansion import find_family
 from assay.tasks.variants.variant_task import VariantTask
 from assay.user_code.timeouts import current_timer
 
-__all__ = ["describe_idle_factors", "find_variant_problems", "refuse_varied_subsets"]
+__all__ = ["describe_idle_factors", "drop_equal_variants", "find_variant_problems", "refuse_varied_subsets"]
 
 _CHECKED_DOCUMENTS = 8
 _ANSWER_FRAMES = (
@@ -167,6 +170,49 @@ def _read_prompts(task: Task) -> tuple[str, ...]:
     rows = islice(iterate_rows(task.rows), _CHECKED_DOCUMENTS)
     documents = [Document(task=task.name, index=index, fields=row) for index, row in enumerate(rows)]
     return tuple(request.id for document in documents for request in rendering.render_requests(document))
+
+
+def drop_equal_variants(
+    options: RunSpec, groups: Mapping[str, GroupSpec], tasks: Mapping[str, PlannedTask]
+) -> tuple[dict[str, GroupSpec], dict[str, PlannedTask], list[str]]:
+    """Leave out each variant of `--vary` with the prompts of an earlier one, and return the notes about them.
+
+    A prompt that counts twice would make the interval of the mean over prompts too narrow. Variants whose order or few-shot
+    examples are drawn for each document are kept: they coincide by chance.
+    """
+    kept_groups, kept_tasks, notes = dict(groups), dict(tasks), []
+    for name, group in groups.items():
+        if not group.is_family or not options.vary:
+            continue
+        first: dict[str, str] = {}
+        """Digest of the prompts -> the variant."""
+
+        same: dict[str, list[str]] = {}
+        for member in group.members:
+            variant = tasks[member].spec.variant
+            assert variant is not None
+            if _draws_documents(tasks[member]):
+                continue
+            templates = [f"{key}={variant.overrides.get(key)!r}" for key in sorted(TEMPLATE_KEYS)]
+            key = digest_json([templates, *_read_prompts(tasks[member].task)])
+            found = first.setdefault(key, variant.name)
+            if found != variant.name:
+                same.setdefault(found, []).append(variant.name)
+                del kept_tasks[member]
+        if same:
+            kept_groups[name] = replace(
+                group, members=tuple(member for member in group.members if member in kept_tasks)
+            )
+            listed = "; ".join(f"{', '.join(names)} as {found}" for found, names in same.items())
+            notes.append(f"{name}: variants with the same prompts are left out: {listed}")
+    return kept_groups, kept_tasks, notes
+
+
+def _draws_documents(planned: PlannedTask) -> bool:
+    """Whether a variant draws the order of the choices or the few-shot examples at random, with an effect on this task."""
+    variant, task = planned.spec.variant, planned.task
+    idle = task.idle_factors if isinstance(task, VariantTask) else ()
+    return variant is not None and bool({"order", "shots"} & set(variant.factors) - set(idle))
 
 
 def describe_idle_factors(tasks: Mapping[str, PlannedTask]) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
@@ -43,20 +44,24 @@ _SYSTEM_PROMPTS = (
 
 
 def draw_variants(spec: TaskSpec, factors: Sequence[str], count: int, seed: int) -> tuple[VariantSpec, ...]:
-    """Return the unchanged prompt and `count` - 1 drawn variants.
+    """Return the unchanged prompt and `count` - 1 drawn variants. Combinations of values repeat only if all were drawn.
 
     Raises:
         InvalidOption: The task defines no templates to draw from.
     """
     pools = {factor: _build_pool(spec, factor, seed) for factor in factors}
+    unused = {places: None for places in product(*(range(max(1, len(pools[factor]))) for factor in factors))}
     drawn = [VariantSpec(name=BASE_VARIANT)]
     for number in range(1, count):
         generator = random.Random(f"{seed}/{number}")
         variant = VariantSpec(name=f"v{number}", factors=tuple(factors))
         order_seed, fewshot_seed = generator.randrange(2**31), generator.randrange(2**31)
-        for factor in factors:
-            pool = pools[factor]
-            chosen: Any = pool[(number - 1) % len(pool)] if pool else None
+        places = tuple((number - 1) % max(1, len(pools[factor])) for factor in factors)
+        if unused and places not in unused:
+            places = generator.choice(list(unused))
+        unused.pop(places, None)
+        for factor, place in zip(factors, places, strict=True):
+            chosen: Any = pools[factor][place] if pools[factor] else None
             match factor:
                 case "order":
                     variant = replace(variant, choice_order="shuffle", seed=order_seed)

@@ -50,7 +50,7 @@ def draw_variants(spec: TaskSpec, factors: Sequence[str], count: int, seed: int)
         InvalidOption: The task defines no templates to draw from.
     """
     pools = {factor: _build_pool(spec, factor, seed) for factor in factors}
-    unused = {places: None for places in product(*(range(max(1, len(pools[factor]))) for factor in factors))}
+    unused = dict.fromkeys(product(*(range(max(1, len(pools[factor]))) for factor in factors)))
     drawn = [VariantSpec(name=BASE_VARIANT)]
     for number in range(1, count):
         generator = random.Random(f"{seed}/{number}")

@@ -199,7 +199,7 @@ def _run_watch(checkpoints: Path, given: Mapping[str, Any], own: Mapping[str, An
     finder = CheckpointFinder(
         folder, tuple(own["patterns"]) or DEFAULT_PATTERNS, own["done_marker"], own["settle"]
     )
-    finder.find()  # a wrong folder or pattern is an error at the start
+    found = finder.find()  # a wrong folder or pattern is an error at the start
     options = complete_watch_options(given)
     spec = RunSpec.of(options)
     alarm_tasks = tuple(split_names(own["alarm_tasks"]))
@@ -246,6 +246,8 @@ def _run_watch(checkpoints: Path, given: Mapping[str, Any], own: Mapping[str, An
         )
         stack.enter_context(_serve_submit_api(own, watcher.submissions, folder, watch, watcher.wake))
         click.echo(f"watching {folder}  ({watch.folder})", err=True)
+        if not found:
+            _print_warning(f"no checkpoint matches {', '.join(finder.patterns)} so far")
         reporter.publish()
         stack.enter_context(forward_signals(processes, "watch"))
         records = watcher.run()
@@ -373,18 +375,13 @@ class _Reporter:
         return self._reader.read()
 
     def _send_events(self, curve: TrainingCurve) -> None:
-        from assay.viewer.training_curves.formats import build_point_payload, describe_alarm
+        from assay.viewer.training_curves.formats import build_checkpoint_payload, describe_alarm
 
         settings = {"folder": curve.settings.checkpoints, "watch": str(self.watch.folder)}
         for record in curve.records.values():
             if record.outcome != "finished":
                 continue
-            points = {
-                task.task: {"metric": task.metric, **build_point_payload(point)}
-                for task in curve.tasks
-                for point in task.points
-                if point.name == record.name
-            }
+            points = build_checkpoint_payload(curve, record.name)
             first = next(iter(points.values()), {})
             payload = {
                 "event": "result", **settings, "checkpoint": record.name, "step": record.step, "run": record.run,
@@ -415,12 +412,10 @@ class _Reporter:
 
 def _print_point(curve: TrainingCurve, record: CheckpointRecord, name: str) -> None:
     from assay.cli.tables import echo_wrapped
-    from assay.viewer.training_curves.formats import describe_point
+    from assay.viewer.training_curves.formats import describe_checkpoint
 
-    for task in curve.tasks:
-        for point in task.points:
-            if point.name == record.name:
-                echo_wrapped(escape_control_characters(f"{name}: {describe_point(task, point)}"), err=True)
+    for line in describe_checkpoint(curve, record.name):
+        echo_wrapped(escape_control_characters(f"{name}: {line}"), err=True)
 
 
 def _print_warning(text: str) -> None:

@@ -67,7 +67,13 @@ def test_changed_checkpoint_is_evaluated_without_stored_responses() -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [{"vary": ["system"]}, {"budget": 20}, {"budget": 20, "history": ["x"]}, {"subset": "run"}],
+    [
+        {"vary": ["system"]},
+        {"budget": 20},
+        {"budget": 20, "history": ["x"]},
+        {"subset": "run"},
+        {"stop_when": "ci<=5"},
+    ],
     ids=str,
 )
 def test_options_that_the_curve_cannot_show_are_refused(given: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from tests.training_folders import WatchedTraining, write_checkpoint
 
 from assay.store.runs.watches import CheckpointRecord, Watch
 from assay.viewer.training_curves.curve import CurveReader, TrainingCurve
-from assay.viewer.training_curves.formats import describe_best
+from assay.viewer.training_curves.formats import build_checkpoint_payload, describe_best, describe_checkpoint
 
 
 def test_points_are_in_the_order_of_steps_with_intervals(curve: TrainingCurve) -> None:
@@ -88,6 +88,9 @@ def test_what_cannot_be_drawn_is_noted(training: WatchedTraining, tmp_path: Path
     curve = CurveReader(watch).read()
     assert len(curve.tasks[0].points) == 4
     assert curve.notes == ("final has no step in its name, so it is not part of the curve",)
+    (line,) = describe_checkpoint(curve, "final")
+    assert line.startswith("sums exact_match 0.2500 [")
+    assert build_checkpoint_payload(curve, "final")["sums"]["value"] == 0.25
 
 
 def test_metric_without_document_scores_has_no_alarms(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from assay.viewer.training_curves.formats import (
     curve_to_json,
     describe_alarm,
     describe_best,
-    describe_point,
+    describe_checkpoint,
 )
 
 
@@ -31,8 +31,8 @@ def test_sentences(curve: TrainingCurve) -> None:
     assert describe_alarm(task, task.alarms[0]).startswith(
         "sums: exact_match of step 400 is -70.0 points compared with step 300 (p = "
     )
-    assert "+0.3500 [" in describe_point(task, task.points[1])
-    assert "since" not in describe_point(task, task.points[0])
+    assert "+0.3500 [" in describe_checkpoint(curve, "checkpoint-200")[0]
+    assert "since" not in describe_checkpoint(curve, "checkpoint-100")[0]
 
 
 def test_csv_has_all_numbers(curve: TrainingCurve) -> None:

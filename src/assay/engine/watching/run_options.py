@@ -21,6 +21,7 @@ _REFUSED_OPTIONS = {
     "budget": "the curve and its alarms need documents that count equally",
     "history": "the curve and its alarms need documents that count equally",
     "subset": "the curve and its alarms need documents that count equally",
+    "stop_when": "the curve and its alarms need the same documents for every checkpoint",
 }
 """Options of runs that a watch does not support, and why."""
 

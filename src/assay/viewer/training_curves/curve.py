@@ -99,6 +99,8 @@ class TrainingCurve:
     records: Mapping[str, CheckpointRecord]
     tasks: tuple[TaskCurve, ...]
     notes: tuple[str, ...] = ()
+    unnumbered: Mapping[str, Sequence[Estimate]] = field(default_factory=dict)
+    """The scores of checkpoints without a step in their name, which are not part of the curve."""
 
 
 @dataclass(slots=True)
@@ -123,17 +125,20 @@ class CurveReader:
         settings, records = self.watch.read_settings(), self.watch.read_records()
         notes: list[str] = []
         evaluated: list[tuple[CheckpointRecord, _RunScores]] = []
+        unnumbered: dict[str, Sequence[Estimate]] = {}
         for record in records.values():
             if record.outcome != "finished":
                 continue
-            if record.step is None:
-                notes.append(f"{record.name} has no step in its name, so it is not part of the curve")
-                continue
             try:
-                if (scores := self._read_run(record.run, record.ended_s)) is not None:
-                    evaluated.append((record, scores))
+                scores = self._read_run(record.run, record.ended_s)
             except AssayError as error:
                 notes.append(f"{record.name}: {error.what}")
+                continue
+            if record.step is None:
+                unnumbered[record.name] = () if scores is None else tuple(scores.estimates.values())
+                notes.append(f"{record.name} has no step in its name, so it is not part of the curve")
+            elif scores is not None:
+                evaluated.append((record, scores))
         evaluated.sort(key=lambda pair: (pair[0].step or 0.0, pair[0].name))
         names = list(dict.fromkeys(task for _, scores in evaluated for task in scores.estimates))
         watched = [task for task in names if not settings.alarm_tasks or task in settings.alarm_tasks]
@@ -142,7 +147,13 @@ class CurveReader:
             own = [(record, scores) for record, scores in evaluated if task in scores.estimates]
             alpha = settings.alpha / len(watched) if task in watched else 0.0
             curves.append(_build_task_curve(task, own, alpha))
-        return TrainingCurve(settings=settings, records=records, tasks=tuple(curves), notes=tuple(notes))
+        return TrainingCurve(
+            settings=settings,
+            records=records,
+            tasks=tuple(curves),
+            notes=tuple(notes),
+            unnumbered=unnumbered,
+        )
 
     def _read_run(self, name: str, ended_s: float | None) -> _RunScores | None:
         if (name, ended_s) in self._runs:

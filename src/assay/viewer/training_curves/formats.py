@@ -7,14 +7,15 @@ import io
 from typing import Any
 
 from assay.core.terminal_text import escape_control_characters
+from assay.stats.comparisons.comparison import Difference
 from assay.stats.comparisons.regression_alarms import Regression
 from assay.viewer.number_format import format_float
 from assay.viewer.text_tables import Column, TextTable
 from assay.viewer.training_curves.curve import CurvePoint, RegressionAlarm, TaskCurve, TrainingCurve
 
 __all__ = [
-    "build_curve_table", "build_point_payload", "curve_to_csv", "curve_to_json", "describe_alarm", "describe_best",
-    "describe_point", "format_step",
+    "build_checkpoint_payload", "build_curve_table", "curve_to_csv", "curve_to_json", "describe_alarm", "describe_best",
+    "describe_checkpoint", "format_step",
 ]  # fmt: skip
 
 _CSV_COLUMNS = (
@@ -70,18 +71,47 @@ def describe_best(curve: TaskCurve) -> str:
     return "; ".join(parts)
 
 
-def describe_point(curve: TaskCurve, point: CurvePoint) -> str:
-    """Describe the score of a checkpoint in one line."""
-    interval = (
-        ""
-        if point.low is None or point.high is None
-        else f" [{format_float(point.low)}, {format_float(point.high)}]"
-    )
-    change = ""
-    if point.difference is not None:
-        found = point.difference
-        change = f", {found.value:+.4f} [{found.interval.low:+.4f}, {found.interval.high:+.4f}] since the previous checkpoint"
-    return f"{curve.task} {curve.metric} {format_float(point.value)}{interval}{change}"
+def describe_checkpoint(curve: TrainingCurve, name: str) -> list[str]:
+    """Describe the score of a checkpoint in one line for each task."""
+    lines = []
+    for task in curve.tasks:
+        for point in task.points:
+            if point.name == name:
+                score = _format_score(task.task, task.metric, point.value, point.low, point.high)
+                lines.append(f"{score}{_format_difference(point.difference)}")
+    for estimate in curve.unnumbered.get(name, ()):
+        low, high = estimate.interval or (None, None)
+        lines.append(_format_score(estimate.task, estimate.metric, float(estimate.value), low, high))
+    return lines
+
+
+def _format_score(task: str, metric: str, value: float, low: float | None, high: float | None) -> str:
+    interval = "" if low is None or high is None else f" [{format_float(low)}, {format_float(high)}]"
+    return f"{task} {metric} {format_float(value)}{interval}"
+
+
+def _format_difference(found: Difference | None) -> str:
+    if found is None:
+        return ""
+    low, high = found.interval.low, found.interval.high
+    return f", {found.value:+.4f} [{low:+.4f}, {high:+.4f}] since the previous checkpoint"
+
+
+def build_checkpoint_payload(curve: TrainingCurve, name: str) -> dict[str, dict[str, Any]]:
+    """Return the scores of a checkpoint by task as JSON values, for hooks."""
+    found = {
+        task.task: {"metric": task.metric, **_build_point_payload(point)}
+        for task in curve.tasks
+        for point in task.points
+        if point.name == name
+    }
+    for estimate in curve.unnumbered.get(name, ()):
+        interval = None if estimate.interval is None else list(estimate.interval)
+        found[estimate.task] = {
+            "metric": estimate.metric, "checkpoint": name, "step": None, "run": curve.records[name].run,
+            "value": float(estimate.value), "interval": interval, "documents": estimate.scored,
+        }  # fmt: skip
+    return found
 
 
 def build_curve_table(curve: TaskCurve) -> TextTable:
@@ -159,7 +189,7 @@ def curve_to_json(curve: TrainingCurve) -> dict[str, Any]:
                 "task": task.task,
                 "metric": task.metric,
                 "higher_is_better": task.higher_is_better,
-                "points": [build_point_payload(point) for point in task.points],
+                "points": [_build_point_payload(point) for point in task.points],
                 "best": None if task.best is None else {
                     "checkpoint": task.best.name,
                     "confidence": task.best_confidence,
@@ -177,7 +207,7 @@ def curve_to_json(curve: TrainingCurve) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def build_point_payload(point: CurvePoint) -> dict[str, Any]:
+def _build_point_payload(point: CurvePoint) -> dict[str, Any]:
     """Return a point as JSON values, for files and hooks."""
     found = point.difference
     return {

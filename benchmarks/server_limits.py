@@ -1,8 +1,8 @@
 """Measure complete runs with servers that limit their clients: which share of the ideal rate they reach.
 
-    python benchmarks/server_limits.py [--requests 4000] [--only busy …]
+    python benchmarks/server_limits.py [--seconds 10] [--only busy …]
 
-The ideal rate is the limit divided by the latency (50 ms). The share is measured from 5 % of the answers to the last one. Where
+The ideal rate is the limit divided by the latency (50 ms). Each run has the requests of `--seconds` at this rate. The share is measured from 5 % of the answers to the last one. Where
 the limit changes during the run, the time to recover is the time until half a second reaches 90 % of the new ideal rate.
 """
 
@@ -66,8 +66,10 @@ def find_recovery_s(answers: list[float], changed_at: float, ideal: float) -> fl
     return float("inf")
 
 
-def measure(name: str, count: int, report: Report) -> None:
+def measure(name: str, seconds: float, report: Report) -> None:
     mode, limit, changes, least = CASES[name]
+    ideal = limit / (WINDOW_S if mode == "window" else LATENCY_S)
+    count = int(ideal * seconds)
     with start_server(mode, limit, changes) as url:
         if changes:
             count = int(20 * LATENCY_S**-1 * 4 + 60 / LATENCY_S * 5 + 15 / LATENCY_S * 5)
@@ -88,7 +90,6 @@ def measure(name: str, count: int, report: Report) -> None:
         return
     first = answers[len(answers) // 20]
     rate = (len(answers) - 1 - len(answers) // 20) / (answers[-1] - first)
-    ideal = limit / (WINDOW_S if mode == "window" else LATENCY_S)
     print(
         f"{name:30} {rate / ideal:.2f} of {ideal:.0f}/s, {found['rejected']} rejections for {count} answers",
         flush=True,
@@ -103,14 +104,14 @@ def measure(name: str, count: int, report: Report) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--requests", type=int, default=4000)
+    parser.add_argument("--seconds", type=float, default=10.0, help="duration of a run at the ideal rate")
     parser.add_argument("--only", nargs="*", help="cases whose name starts with one of these")
     add_json_option(parser)
     options = parser.parse_args()
     report = Report(options.json)
     for name in CASES:
         if not options.only or name.startswith(tuple(options.only)):
-            measure(name, options.requests, report)
+            measure(name, options.seconds, report)
 
 
 if __name__ == "__main__":

@@ -105,6 +105,17 @@ class SimulatedServer:
                 limiter.enqueue(_Call(self))
         self.now = end
 
+    def finish(self, limiter: ConcurrencyLimiter, count: int, open_calls: int = 2048) -> float:
+        """Let a client send this many calls, with at most `open_calls` in flight or queued; return the seconds it takes."""
+        self.limiter, opened = limiter, 0
+        while len(self.answers) < count:
+            while opened < min(count, len(self.answers) + open_calls):
+                limiter.enqueue(_Call(self))
+                opened += 1
+            self.now, _, callback = heapq.heappop(self._events)
+            callback()
+        return self.now - self.began
+
     def measure_rate(self, begin: float, end: float) -> float:
         """Return the answers per second between two times of the simulation."""
         return sum(begin <= one - self.began < end for one in self.answers) / (end - begin)

@@ -68,6 +68,19 @@ def test_the_limit_of_the_server_is_found(
 
 
 @pytest.mark.parametrize("retry_after_s", [None, 1.0])
+@pytest.mark.parametrize("open_calls", [2048, 10_000], ids=["refilled", "all at once"])
+def test_the_end_of_a_run_does_not_wait_for_rejected_calls(
+    monkeypatch: pytest.MonkeyPatch, retry_after_s: float | None, open_calls: int
+) -> None:
+    server = SimulatedServer(monkeypatch, lambda _: 100)
+    server.retry_after_s = retry_after_s
+    seconds = server.finish(ConcurrencyLimiter(1024), 10_000, open_calls)
+    assert seconds < 10_000 * 0.05 / 100 / 0.95
+    first_second = server.measure_rate(0, 1)
+    assert first_second > 0.8 * 100 / 0.05, "the warm-up takes less than 5 % of the calls"
+
+
+@pytest.mark.parametrize("retry_after_s", [None, 1.0])
 def test_a_limit_that_changes_is_found_within_five_seconds(
     monkeypatch: pytest.MonkeyPatch, retry_after_s: float | None
 ) -> None:
@@ -170,6 +183,30 @@ def test_no_minute_has_more_calls_than_the_limit(monkeypatch: pytest.MonkeyPatch
     for begin in server.sent:
         assert sum(begin <= one < begin + 60 for one in server.sent) <= 240
     assert len(server.sent) > 0.95 * 240 * 5
+
+
+def test_no_minute_of_the_server_has_more_calls_than_the_limit_if_connections_open_slowly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(concurrency, "time", SimpleNamespace(monotonic=lambda: now))
+    limit = RateLimit()
+    limit.set_limits(240, None)
+    delays, received = random.Random(1), []
+    opening: list[tuple[float, float]] = []
+    while len(received) < 600:
+        now += max(limit.wait_s(1), 0.01)
+        limit.take(1)
+        delay_s = 3.0 if len(received) + len(opening) < 20 else delays.uniform(0, 0.2)
+        opening.append((now + delay_s, delay_s))
+        for one in sorted(one for one in opening if one[0] <= now):
+            opening.remove(one)
+            received.append(one[0])
+            limit.count_delayed(0, one[1])
+    received.sort()
+    for begin in received:
+        assert sum(begin <= one < begin + 60 for one in received) <= 240
+    assert len(received) / now > 0.9 * 4
 
 
 def test_timeouts_decrease_the_limit_to_at_least_one() -> None:

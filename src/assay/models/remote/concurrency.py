@@ -53,6 +53,9 @@ _MIN_PROBE_INTERVAL_S = 0.25
 _MAX_PROBE_INTERVAL_S = 2.0
 """How long the limit stays after a rejection before a higher one is tried. Doubles with each attempt that fails."""
 
+_MIN_QUEUED_S_TO_PROBE = 1.0
+"""A rejected call is retried after about this time. If the queue ends sooner and gets no further calls, all would wait for it."""
+
 _REJECTIONS_OF_A_RATE_LIMIT = 3
 """If the server rejects this many calls that were sent after a rejection, all but fewer than this, it limits their rate."""
 
@@ -232,6 +235,15 @@ class RateLimit:
         if self.learned is not None:
             self.learned.take(1)
 
+    def count_delayed(self, tokens: int, delay_s: float) -> None:
+        """Count a call again if it was sent long after `take`, because the connection took that long to open."""
+        if delay_s < _WINDOW_MARGIN_S / 2:
+            return
+        if self.requests is not None:
+            self.requests.take(1)
+        if self.tokens is not None:
+            self.tokens.take(tokens)
+
     def correct_tokens(self, estimated: int, used: int) -> None:
         """Replace the estimated token count of a call by the actual one."""
         if self.tokens is not None:
@@ -345,6 +357,9 @@ class ConcurrencyLimiter:
         self._limit_after_pause = 0.0
         """The limit before a pause of unknown length. Few calls are sent after the pause until one is accepted."""
 
+        self._enqueued = 0
+        """Calls enqueued since the last round ended, retries included."""
+
         self._round = _Round()
         self._best_latency = 0.0
         self._slow_rounds = 0
@@ -374,6 +389,7 @@ class ConcurrencyLimiter:
     def enqueue(self, waiter: Waiter) -> None:
         """Call `waiter.start` when a slot is free: now, or inside the `release` of another call."""
         self._queue.append(waiter)
+        self._enqueued += 1
         if len(self._queue) == 1:
             self._start_next()
 
@@ -504,9 +520,10 @@ class ConcurrencyLimiter:
                 self._on_saturation(now, latency)
             return
         self._slow_rounds = 0
+        is_fed, self._enqueued = 2 * self._enqueued > self.limit, 0
         if not self._is_probing:
             self.limit = min(float(self.max_concurrency), self.limit * 2)
-        elif now >= self._next_probe_at:
+        elif now >= self._next_probe_at and (is_fed or len(self._queue) > _MIN_QUEUED_S_TO_PROBE * rate):
             self._next_probe_at = now if self.limit < self.max_concurrency else now + self._interval_s
             self.limit = min(float(self.max_concurrency), self.limit + self._step)
             if self._step > 1.0:  # the step before succeeded

@@ -125,6 +125,7 @@ class Attempt(Waiter):
                 self.reply.set_exception(error)
             return
         self._connecting, self._connection, self._is_new = None, connection, True
+        self._limiter.rate_limit.count_delayed(self.tokens, time.monotonic() - self._started_at)
         self._http.send_on(connection, self._request, self._timeout_s, self.reply, self._on_end)
 
     def _on_connected(self, task: asyncio.Task[None]) -> None:

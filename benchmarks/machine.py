@@ -17,7 +17,9 @@ OURS = ("assay", "numpy", "datasets", "torch", "transformers", "ray")
 PEERS = {
     "lm_eval": ("lm_eval", "torch", "transformers", "datasets"),
     "lmms_eval": ("lmms_eval", "openai"),
-    "packages": ("anthropic", "litellm", "openai", "aiohttp", "httpx", "onnxruntime"),
+    "inspect_ai": ("inspect_ai", "openai"),
+    "lighteval": ("lighteval", "torch", "transformers", "datasets"),
+    "packages": ("anthropic", "litellm", "openai", "aiohttp", "httpx", "niquests", "pycurl", "onnxruntime"),
 }
 
 

@@ -38,6 +38,12 @@ class Measurement:
     """The name of the peer."""
 
     more_is_better: bool = False
+    limit: float | None = None
+    """The best possible value: what the hardware, the server or the libraries underneath allow."""
+
+    limited_by: str = ""
+    """What sets the limit."""
+
     goal: Goal | None = None
     details: dict[str, str | float] = field(default_factory=dict)
     """Additional columns, by heading."""
@@ -48,6 +54,13 @@ class Measurement:
         if not self.peer or not self.ours:
             return None
         return self.ours / self.peer if self.more_is_better else self.peer / self.ours
+
+    @property
+    def share_of_limit(self) -> float | None:
+        """The share of the best possible value that Assay reaches; None without a limit."""
+        if self.limit is None or not self.ours:
+            return None
+        return self.ours / self.limit if self.more_is_better else self.limit / self.ours
 
     @property
     def met(self) -> bool | None:

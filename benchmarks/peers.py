@@ -1,6 +1,7 @@
 """Python environments of the peers that benchmarks compare with. `scripts/bench` creates them in `benchmarks/.peers/`.
 
-To use existing environments, set `ASSAY_PEER_LM_EVAL`, `ASSAY_PEER_LMMS_EVAL` or `ASSAY_PEER_PACKAGES` to their Python.
+To use existing environments, set `ASSAY_PEER_LM_EVAL`, `ASSAY_PEER_LMMS_EVAL`, `ASSAY_PEER_INSPECT_AI`, `ASSAY_PEER_LIGHTEVAL`
+or `ASSAY_PEER_PACKAGES` to their Python.
 """
 
 from __future__ import annotations

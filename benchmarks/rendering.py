@@ -14,8 +14,9 @@ HEADER = """# Benchmark results
 
 `make bench` (`benchmarks/run.py`) generates this page from [results.json](results.json); only the notes are written by hand.
 Compare the ratios, not the seconds: both sides of a ratio are measured within minutes on the same machine, while absolute times
-depend on the machine and its load. A ratio says how many times better Assay is: less time, or more work in the same time. The
-table lists every goal, met or not.
+depend on the machine and its load. A ratio says how many times better Assay is than the best peer: less time, or more work in the
+same time. The limit is what the hardware, the server or the libraries underneath allow, where it can be known or measured. The table
+lists every goal, met or not.
 """
 
 
@@ -76,18 +77,22 @@ def format_environment(entries: Iterable[Mapping[str, Any]]) -> list[str]:
 def format_summary(
     table: Sequence[Row], entries: Mapping[str, Any], measured: Mapping[str, Sequence[Measurement]]
 ) -> list[str]:
-    """Format the table of claims: every measurement that has a peer or a goal."""
-    lines = ["| | | Assay | peer | ratio | goal | met |", "|---|---|--:|--:|--:|---|---|"]
+    """Format the table of claims: every measurement that has a peer, a limit or a goal, with the best of several peers."""
+    lines = [
+        "| | | Assay | best peer | ratio | limit | share of limit | goal | met |",
+        "|---|---|--:|--:|--:|--:|--:|---|---|",
+    ]
     for row in table:
-        for one in measured.get(row.name, []):
-            if one.peer is not None or one.goal is not None:
+        for one in keep_best_peers(measured.get(row.name, [])):
+            if one.peer is not None or one.goal is not None or one.limit is not None:
                 link = f"[{row.name}](#{make_anchor(row.title)})"
                 ours, peer = (
                     f"{format_number(one.ours)} {one.unit}",
                     f"{format_number(one.peer)} ({one.against})" if one.peer is not None else "",
                 )
                 lines.append(
-                    f"| {link} | {one.what} | {ours} | {peer} | {format_ratio(one.ratio)} | {format_goal(one)} | {format_met(one)} |"
+                    f"| {link} | {one.what} | {ours} | {peer} | {format_ratio(one.ratio)} | {format_limit(one)} | "
+                    f"{format_share(one)} | {format_goal(one)} | {format_met(one)} |"
                 )
     with_goal = [one.met for rows in measured.values() for one in rows if one.goal is not None]
     parts = ["## Summary\n", f"{sum(map(bool, with_goal))} of {len(with_goal)} goals are met.\n"]
@@ -99,6 +104,17 @@ def format_summary(
     if gaps:
         parts.append("Incomplete benchmarks:\n\n" + "\n".join(gaps) + "\n")
     return [*parts, "\n".join(lines) + "\n"]
+
+
+def keep_best_peers(measured: Sequence[Measurement]) -> list[Measurement]:
+    """Drop measurements without a goal that another peer of the same measurement beats."""
+    best: dict[str, float] = {}
+    for one in measured:
+        if one.ratio is not None:
+            best[one.what] = min(best.get(one.what, one.ratio), one.ratio)
+    return [
+        one for one in measured if one.goal is not None or one.ratio is None or one.ratio <= best[one.what]
+    ]
 
 
 def describe_gap(entry: Mapping[str, Any] | None) -> str:
@@ -140,6 +156,8 @@ def format_details(measured: Sequence[Measurement]) -> str:
         ("peer name", "---", [one.against for one in measured]),
         ("unit", "---", [one.unit for one in measured]),
         ("ratio", "--:", [format_ratio(one.ratio) for one in measured]),
+        ("limit", "--:", [format_limit(one) for one in measured]),
+        ("share of limit", "--:", [format_share(one) for one in measured]),
         ("goal", "---", [format_goal(one) for one in measured]),
         ("met", "---", [format_met(one) for one in measured]),
         *((key, "--:", [format_cell(one.details.get(key, "")) for one in measured]) for key in extra),
@@ -186,6 +204,16 @@ def format_goal(one: Measurement) -> str:
     sign = "x" if one.goal.of == "ratio" else ""
     bounds = [("at least", one.goal.least), ("at most", one.goal.most)]
     return " and ".join(f"{word} {format_number(value)}{sign}" for word, value in bounds if value is not None)
+
+
+def format_limit(one: Measurement) -> str:
+    if one.limit is None:
+        return ""
+    return f"{format_number(one.limit)} ({one.limited_by})" if one.limited_by else format_number(one.limit)
+
+
+def format_share(one: Measurement) -> str:
+    return "" if one.share_of_limit is None else f"{one.share_of_limit:.0%}"
 
 
 def format_met(one: Measurement) -> str:

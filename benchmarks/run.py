@@ -35,7 +35,7 @@ from rendering import render
 
 HERE = Path(__file__).resolve().parent
 SHARED = Path(os.environ.get("ASSAY_SHARED") or HERE.parents[1] / "shared")
-ENVIRONMENTS = ("lm_eval", "lmms_eval", "packages")
+ENVIRONMENTS = ("lm_eval", "lmms_eval", "inspect_ai", "lighteval", "packages")
 TIME_LIMIT_FACTOR = 2.5
 """The time limit of a benchmark, as a multiple of its expected duration."""
 

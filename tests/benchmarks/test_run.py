@@ -26,7 +26,10 @@ from measurements import Goal, Measurement, Report, add_json_option
 parser = argparse.ArgumentParser()
 add_json_option(parser)
 report = Report(parser.parse_args().json)
-report.add(Measurement(what="one", ours=2.0, peer=8.0, against="another", unit="s", goal=Goal(of="ratio", least=5)))
+report.add(Measurement(what="one", ours=2.0, peer=8.0, against="another", unit="s", limit=0.5,
+    limited_by="the disk", goal=Goal(of="ratio", least=5)))
+report.add(Measurement(what="two", ours=1.0, peer=3.0, against="another", unit="s"))
+report.add(Measurement(what="two", ours=1.0, peer=2.0, against="the best", unit="s"))
 """
 
 
@@ -84,10 +87,11 @@ def test_a_benchmark_that_fails_does_not_stop_the_others(tmp_path: Path) -> None
     found = read_entries(tmp_path / "out")
     assert [one["status"] for one in found.values()] == ["failed", "measured"]
     assert found["bad"]["why"] == "exit code 1: the file …/x is not there"
-    assert len(found["bad"]["measurements"]) == 1, "measurements before the failure are kept"
+    assert len(found["bad"]["measurements"]) == 3, "measurements before the failure are kept"
     page = (tmp_path / "out" / "RESULTS.md").read_text("utf-8")
     assert "- [bad](#the-bad-one) failed: exit code 1: the file …/x is not there." in page
-    assert "| [good](#the-good-one) | one | 2 s | 8 (another) | 4.0x | at least 5x | **no** |" in page
+    assert "| [good](#the-good-one) | one | 2 s | 8 (another) | 4.0x | 0.5 (the disk) | 25% | at least 5x | **no** |" in page
+    assert page.count("| two | 1 s |") == 2 and "| two | 1 s | 2 (the best) | 2.0x |  |  |  |  |" in page
 
 
 def test_a_benchmark_that_exceeds_its_time_limit_is_killed(tmp_path: Path) -> None:

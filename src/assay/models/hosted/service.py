@@ -200,6 +200,7 @@ class HostedModel:
             tpm=options.tpm,
             verify_certificate=options.verify_certificate,
             ca_cert_path=options.ca_cert_path,
+            client_cert_path=options.client_cert_path,
             max_body_bytes=int(options.max_reply_mb * 2**20),
         )
 

@@ -75,6 +75,7 @@ class Endpoint:
         tpm: float | None = None,
         verify_certificate: bool = True,
         ca_cert_path: str = "",
+        client_cert_path: str = "",
         max_body_bytes: int = DEFAULT_MAX_BODY_BYTES,
     ) -> None:
         for name, value in (headers or {}).items():
@@ -99,6 +100,7 @@ class Endpoint:
             headers=headers or {},
             verify_certificate=verify_certificate,
             ca_cert_path=ca_cert_path,
+            client_cert_path=client_cert_path,
         )
         self._jitter = random.Random()
         self._unreachable_since = 0.0

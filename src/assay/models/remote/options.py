@@ -103,6 +103,9 @@ class Options:
 
     verify_certificate: bool = True
     ca_cert_path: str = ""
+    client_cert_path: str = ""
+    """PEM file with the client's certificate and its key, for servers that ask for one."""
+
     header: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     """Additional headers of every call. Not stored with the run."""
 
@@ -245,6 +248,7 @@ class Options:
             tpm=self.tpm,
             verify_certificate=self.verify_certificate,
             ca_cert_path=self.ca_cert_path,
+            client_cert_path=self.client_cert_path,
             max_body_bytes=int(self.max_reply_mb * 2**20),
         )
 

@@ -71,12 +71,33 @@ _CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
     [
         [_CHUNKED + _chunk(b'{"a": ') + _chunk(b"1}") + b"0\r\n\r\n"],
         [_CHUNKED, _chunk(b'{"a": '), 0.01, _chunk(b"1}"), b"0\r\n", 0.01, b"X-Trail: 1\r\n\r\n"],
+        [_CHUNKED + b'6;name=value;other="a b"\r\n{"a": \r\n' + b"02\r\n1}\r\n" + b"000;last\r\n\r\n"],
+        [bytes([byte]) for byte in _CHUNKED + _chunk(b'{"a": ') + _chunk(b"1}") + b"0\r\nX-Trail: 1\r\n\r\n"],
+        [
+            HEAD + b"transfer-encoding:\tChunked  \r\n\r\n" + b"8\r\n",
+            0.01,
+            b'{"a": 1}',
+            0.01,
+            b"\r\n0",
+            0.01,
+            b"\r\n\r\n",
+        ],
         [HEAD + b"Content-Length: 8\r\n\r\n" + b'{"a": 1}'],
         [bytes([byte]) for byte in HEAD + b"Content-Length: 8\r\n\r\n" + b'{"a": 1}'],
         [HEAD + b"\r\n" + b'{"a": ', 0.01, b"1}", b""],
         [b"HTTP/1.1 100 Continue\r\n\r\n" + HEAD + b"Content-Length: 8\r\n\r\n" + b'{"a": 1}'],
     ],
-    ids=["chunks", "chunks that trickle", "a length", "byte by byte", "until it closes", "continue first"],
+    ids=[
+        "chunks",
+        "chunks that trickle",
+        "chunk extensions",
+        "chunks byte by byte",
+        "chunks cut anywhere",
+        "a length",
+        "byte by byte",
+        "until it closes",
+        "continue first",
+    ],
 )
 def test_all_body_encodings_are_read(acts: list[Act]) -> None:
     (reply,), _ = call_server(lambda asked: acts)
@@ -99,6 +120,16 @@ def test_a_compressed_body_is_decompressed() -> None:
         ([HEAD + b"Content-Length: many\r\n\r\n", 1.0], RemoteProtocolError, "invalid HTTP reply"),
         ([HEAD + b"Content-Length: -5\r\n\r\n", 1.0], RemoteProtocolError, "invalid HTTP reply"),
         ([_CHUNKED + b"zz\r\n", 1.0], RemoteProtocolError, "invalid HTTP reply"),
+        ([_CHUNKED + b"-2\r\n{}\r\n", 1.0], RemoteProtocolError, "invalid HTTP reply"),
+        ([_CHUNKED + b"fffffffffffffffff\r\n{}", 1.0], RemoteProtocolError, "invalid HTTP reply"),
+        ([_CHUNKED + b'1\r\n{"a": 1}\r\n0\r\n\r\n', 1.0], RemoteProtocolError, "invalid HTTP reply"),
+        ([_CHUNKED + _chunk(b"{}"), b""], RemoteProtocolError, "in the middle"),
+        (
+            [HEAD + b"Content-Length: 2\r\n" + _CHUNKED[len(HEAD) :] + _chunk(b"{}"), 1.0],
+            RemoteProtocolError,
+            "invalid",
+        ),
+        ([HEAD + b"Content-Length: 2\r\nContent-Length: 8\r\n\r\n{}", 1.0], RemoteProtocolError, "invalid"),
         (replying(b"junk", Content_Encoding="gzip"), RemoteProtocolError, "invalid HTTP reply"),
         (replying(b"junk", Content_Encoding="br"), RemoteProtocolError, "invalid HTTP reply"),
         ([30.0], ReadTimeout, "0.2 s"),
@@ -164,6 +195,41 @@ def test_plain_http_uses_the_proxy_of_the_environment(monkeypatch: pytest.Monkey
             assert asked.headers["proxy-authorization"] == "Basic bWU6cGFzcyB3b3Jk"
             await client.close()
 
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("exception", ["models.example", "other.test,.example", "*"])
+def test_no_proxy_names_servers_that_are_called_directly(
+    monkeypatch: pytest.MonkeyPatch, exception: str
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", exception)
+    assert parse_address("http://models.example/v1").find_proxy() is None
+    if exception != "*":
+        proxy = parse_address("http://models.test/v1").find_proxy()
+        assert proxy is not None and (proxy.host, proxy.port) == ("127.0.0.1", 9)
+
+
+def test_a_server_with_an_ipv6_address_is_called() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(HEAD + b"Content-Length: 2\r\nConnection: close\r\n\r\n{}")
+        writer.close()
+        await writer.wait_closed()
+
+    async def go() -> None:
+        try:
+            server = await asyncio.start_server(answer, "::1", 0)
+        except OSError:
+            pytest.skip("this machine has no IPv6")
+        port = server.sockets[0].getsockname()[1]
+        client = HttpClient(parse_address(f"http://[::1]:{port}/v1"), headers={})
+        assert (await client.request("GET", "/models", timeout_s=5)).body == b"{}"
+        assert f"\r\nHost: [::1]:{port}\r\n".encode() in heads[0]
+        await client.close()
+        server.close()
+
+    heads: list[bytes] = []
     asyncio.run(go())
 
 

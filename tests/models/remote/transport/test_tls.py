@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from assay.models.remote.transport.address import parse_address
-from assay.models.remote.transport.connection import ConnectError
+from assay.core.errors import InvalidOption
+from assay.models.remote.transport.address import build_tls_context, parse_address
+from assay.models.remote.transport.connection import ConnectError, RemoteProtocolError
 from assay.models.remote.transport.http import HttpClient
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="not installed: openssl")
@@ -60,12 +61,20 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
         writer.transport.abort()
 
 
-def run_with_server(certificate: tuple[Path, Path], use: Callable[[int], Awaitable[Any]]) -> Any:
-    """Do something with the port of an encrypted server."""
+def run_with_server(
+    certificate: tuple[Path, Path],
+    use: Callable[[int], Awaitable[Any]],
+    *,
+    asks_for_certificate: bool = False,
+) -> Any:
+    """Do something with the port of an encrypted server, which may accept only clients with the same certificate."""
 
     async def go() -> Any:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*map(str, certificate))
+        if asks_for_certificate:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(str(certificate[0]))
         server = await asyncio.start_server(_answer, "127.0.0.1", 0, ssl=context)
         try:
             return await use(server.sockets[0].getsockname()[1])
@@ -111,6 +120,40 @@ def test_verify_certificate_false_accepts_any_certificate(certificate: tuple[Pat
     assert bodies == [BODY, BODY]
 
 
+def test_a_client_certificate_is_presented(certificate: tuple[Path, Path], tmp_path: Path) -> None:
+    both = tmp_path / "client.pem"
+    both.write_text(certificate[0].read_text() + certificate[1].read_text())
+    arguments = {"ca_cert_path": str(certificate[0])}
+
+    def call(**more: str) -> Any:
+        return run_with_server(
+            certificate,
+            lambda port: call_server(f"https://localhost:{port}", **arguments, **more),
+            asks_for_certificate=True,
+        )
+
+    assert call(client_cert_path=str(both)) == [BODY, BODY]
+    with pytest.raises((ConnectError, RemoteProtocolError)):
+        call()
+
+
+def test_a_client_certificate_that_cannot_be_used_is_an_error(
+    certificate: tuple[Path, Path], tmp_path: Path
+) -> None:
+    encrypted = tmp_path / "encrypted.pem"
+    command = ["openssl", "pkey", "-in", str(certificate[1]), "-aes128", "-passout", "pass:secret"]
+    key = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    encrypted.write_text(certificate[0].read_text() + key)
+    for path, says in (
+        (str(encrypted), "is encrypted"),
+        (str(certificate[0]), "invalid client certificate"),
+        (str(tmp_path / "none.pem"), "file not found"),
+    ):
+        with pytest.raises(InvalidOption, match=says) as caught:
+            build_tls_context(True, client_certificate=path)
+        assert caught.value.where == "client_cert_path"
+
+
 def test_https_uses_a_proxy_tunnel(certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bytes] = []
 
@@ -133,13 +176,15 @@ def test_https_uses_a_proxy_tunnel(certificate: tuple[Path, Path], monkeypatch: 
         monkeypatch.setenv("https_proxy", f"http://me:secret@127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
         monkeypatch.setenv("no_proxy", "")
         try:
-            return await call_server("https://models.example", verify_certificate=False)
+            bodies = await call_server("https://models.example", verify_certificate=False)
+            return bodies + await call_server("https://[2001:db8::1]", 1, verify_certificate=False)
         finally:
             proxy.close()
             await asyncio.sleep(0.01)
 
-    assert run_with_server(certificate, use) == [BODY, BODY]
-    (connect,) = asked
+    assert run_with_server(certificate, use) == [BODY, BODY, BODY]
+    connect, to_ipv6 = asked
+    assert to_ipv6.startswith(b"CONNECT [2001:db8::1]:443 HTTP/1.1\r\nHost: [2001:db8::1]:443\r\n")
     assert connect.startswith(b"CONNECT models.example:443 HTTP/1.1\r\n")
     assert b"Proxy-Authorization: Basic bWU6c2VjcmV0\r\n" in connect
 

@@ -122,12 +122,35 @@ def parse_address(text: str, *, where: str = "base_url") -> Address:
 
 
 @lru_cache(maxsize=8)
-def build_tls_context(verify: bool, certificates: str = "") -> Any:
-    """Return the TLS context: system certificates, certificates of a file, or no verification."""
-    if certificates and not Path(certificates).is_file():
-        raise InvalidOption(f"file not found: `{certificates}`", where="ca_cert_path")
+def build_tls_context(verify: bool, certificates: str = "", client_certificate: str = "") -> Any:
+    """Return the TLS context: system certificates, certificates of a file, or no verification.
+
+    Raises:
+        InvalidOption: A file does not exist, or the client certificate has no usable key.
+    """
+    for name, path in (("ca_cert_path", certificates), ("client_cert_path", client_certificate)):
+        if path and not Path(path).is_file():
+            raise InvalidOption(f"file not found: `{path}`", where=name)
     context = ssl.create_default_context(cafile=certificates or None)
     if not verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
+    if client_certificate:
+        try:
+            context.load_cert_chain(client_certificate, password=_reject_password)
+        except ssl.SSLError as error:
+            raise InvalidOption(
+                f"invalid client certificate: `{client_certificate}`: {error.reason or error}",
+                where="client_cert_path",
+                hint="use a PEM file with the certificate and its key",
+            ) from None
     return context
+
+
+def _reject_password() -> str:
+    """Replace OpenSSL's question for the password, which would wait for the terminal."""
+    raise InvalidOption(
+        "the key of the client certificate is encrypted",
+        where="client_cert_path",
+        hint="decrypt it with `openssl pkey -in key.pem -out decrypted.pem`",
+    )

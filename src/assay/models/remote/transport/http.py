@@ -53,11 +53,12 @@ class HttpClient:
         headers: Mapping[str, str],
         verify_certificate: bool = True,
         ca_cert_path: str = "",
+        client_cert_path: str = "",
         connect_timeout_s: float = 15.0,
     ) -> None:
         self._address = address
         self._verify = verify_certificate
-        self._certificates = ca_cert_path
+        self._certificates, self._client_certificate = ca_cert_path, client_cert_path
         self._connect_timeout_s = connect_timeout_s
         self._idle: list[Connection] = []
         self._open: set[Connection] = set()
@@ -186,9 +187,9 @@ class HttpClient:
         return connection
 
     def _build_tls(self) -> Any:
-        return (
-            build_tls_context(self._verify, self._certificates) if self._address.scheme == "https" else None
-        )
+        if self._address.scheme != "https":
+            return None
+        return build_tls_context(self._verify, self._certificates, self._client_certificate)
 
     async def _connect_directly(self) -> Connection:
         loop = asyncio.get_running_loop()
@@ -208,7 +209,8 @@ class HttpClient:
         tls = self._build_tls()
         if tls is None:
             return connection
-        there = f"{self._address.host}:{self._address.port}"
+        host = f"[{self._address.host}]" if ":" in self._address.host else self._address.host
+        there = f"{host}:{self._address.port}"
         head = f"CONNECT {there} HTTP/1.1\r\nHost: {there}\r\n"
         if proxy.authorization:
             head += f"Proxy-Authorization: {proxy.authorization}\r\n"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 from assay.core.errors import AssayError, InvalidOption, RunInterrupted, UnknownName
 from assay.core.options.run_spec import RunSpec, list_options
@@ -23,20 +23,7 @@ from assay.core.progress import RunProgress
 from assay.core.temporary_folders import sweep_temporary_folders
 from assay.core.terminal_text import escape_control_characters
 from assay.engine import run as engine
-from assay.engine.imports.run_cache import find_run_or_results, replace_results_by_run
-from assay.engine.lockfiles.locked_options import build_locked_spec, build_updated_spec
-from assay.engine.lockfiles.locked_runs import (
-    LockStatus,
-    check_kinds,
-    check_recorded_lock,
-    compare_plan,
-    make_lock,
-    require_lock,
-    restore_lock,
-)
-from assay.engine.lockfiles.lockfile import Lockfile, read_lock, write_lock
 from assay.engine.planning.manifests.manifest import make_manifest
-from assay.engine.planning.manifests.manifest_diff import compare_manifests
 from assay.engine.planning.manifests.recorded_plan import get_manifest, load_options
 from assay.engine.planning.manifests.run_names import get_output_folder, move_output_beside
 from assay.engine.planning.plan import make_plan
@@ -45,10 +32,7 @@ from assay.engine.planning.run_keywords import RunKeywords
 from assay.engine.planning.setup.journal_setup import find_finished_run, open_journal
 from assay.engine.planning.setup.model_setup import load_model_files, register_model_class
 from assay.engine.planning.setup.recorded_model import RecordedModel
-from assay.engine.results.rescore import Scoring, ScoringSelection, rescore
 from assay.engine.results.run_facts import describe_sandbox, describe_start
-from assay.engine.results.verify import Verification, get_current_identity, verify_scores
-from assay.engine.results.verify import verify as verify_run
 from assay.models import MODELS
 from assay.models.function_model import ModelObject, adapt_model
 from assay.store.cache.response_cache import ResponseCache, default_cache_path
@@ -65,14 +49,18 @@ from assay.user_code.event_loop import (
 from assay.user_code.executor import Executor
 from assay.user_code.process_state import ProcessState
 from assay.user_code.timeouts import enforce_time_limit
-from assay.viewer.comparison.records import CompareOptions, Comparison
-from assay.viewer.comparison.run_comparison import compare_sources
-from assay.viewer.comparison.sources import open_source
 from assay.viewer.documents.failure_reasons import summarise_reason
 from assay.viewer.exports.lm_eval import write_lm_eval_once
 from assay.viewer.notebook import NotebookRun
 from assay.viewer.sinks.dispatcher import open_sinks
 from assay.viewer.terminal.progress import show_progress
+
+if TYPE_CHECKING:
+    from assay.engine.lockfiles.locked_runs import LockStatus
+    from assay.engine.lockfiles.lockfile import Lockfile
+    from assay.engine.results.rescore import Scoring
+    from assay.engine.results.verify import Verification
+    from assay.viewer.comparison.records import Comparison
 
 __all__ = [
     "Run",
@@ -133,6 +121,8 @@ def open_run(path: str | Path) -> Run:
 
     The path of result files of another program opens the run that is imported from them.
     """
+    from assay.engine.imports.run_cache import find_run_or_results  # a run does not need it
+
     return Run(find_run_or_results(path))
 
 
@@ -172,8 +162,15 @@ def run(
         **options: Options of the run. `model` may also be a function of a prompt or an object that implements `Model`; so may
             `judge`, or a list. `tasks` may contain `assay.Task` objects and dictionaries with the keys of a task file.
     """
-    allowed = check_kinds(allow_drift, "--allow_drift")
-    known = None if locked is None else read_lock(Path(locked))
+    allowed: frozenset[str] = frozenset()
+    known: Lockfile | None = None
+    if locked is not None or allow_drift:  # few runs need a lockfile
+        from assay.engine.lockfiles.locked_options import build_locked_spec
+        from assay.engine.lockfiles.locked_runs import check_kinds, require_lock
+        from assay.engine.lockfiles.lockfile import read_lock
+
+        allowed = check_kinds(allow_drift, "--allow_drift")
+        known = None if locked is None else read_lock(Path(locked))
     if known is not None:
         if spec is not None:
             raise InvalidOption("`spec` and `locked` cannot be used together", where="locked")
@@ -212,6 +209,9 @@ def lock(
     Returns:
         The lockfile, and notes about what it does not contain.
     """
+    from assay.engine.lockfiles.locked_runs import make_lock
+    from assay.engine.lockfiles.lockfile import write_lock
+
     spec, model, judges = _parse_options(spec, options)
     with enforce_time_limit(spec.helper_timeout):
         planned = _make_plan(spec, model, judges)
@@ -229,6 +229,10 @@ def update_lock(
     Returns:
         The lockfile, what changed, and notes about what it does not contain.
     """
+    from assay.engine.lockfiles.locked_options import build_updated_spec
+    from assay.engine.lockfiles.locked_runs import LockStatus, compare_plan, make_lock
+    from assay.engine.lockfiles.lockfile import read_lock, write_lock
+
     old = read_lock(Path(path))
     spec = build_updated_spec(old, options)
     with enforce_time_limit(spec.helper_timeout):
@@ -242,6 +246,10 @@ def update_lock(
 
 def check_lock(path: str | Path, **options: Any) -> LockStatus:
     """Return what differs from a lockfile now. Sends no request; if the model is not available, the rest is checked."""
+    from assay.engine.lockfiles.locked_options import build_locked_spec
+    from assay.engine.lockfiles.locked_runs import LockStatus, compare_plan
+    from assay.engine.lockfiles.lockfile import read_lock
+
     known = read_lock(Path(path))
     spec = build_locked_spec(known, options)
     unchecked: tuple[str, ...] = ()
@@ -324,6 +332,8 @@ def resume(
     Raises:
         InvalidOption: The task, the data or the model changed, so that it would be a different run.
     """
+    from assay.engine.lockfiles.locked_runs import restore_lock
+
     stored = run if isinstance(run, StoredRun) else Run(find_run(run))
     recalled = load_options(get_manifest(stored), options)
     stored.close()
@@ -380,6 +390,8 @@ def score(
         dry_run: Store the scoring in a temporary folder instead of the run.
         **options: `judge` and `judge_args` as for `run`, to replace the judges of the run.
     """
+    from assay.engine.results.rescore import ScoringSelection, rescore
+
     if unknown := options.keys() - {"judge", "judge_args"}:
         raise InvalidOption(
             f"unknown option `{min(unknown)}`",
@@ -416,6 +428,10 @@ def verify(run: str | Path | StoredRun) -> Verification:
     >>> verify("latest").drifts  # doctest: +SKIP
     ()
     """
+    from assay.engine.lockfiles.locked_runs import check_recorded_lock
+    from assay.engine.results.verify import get_current_identity, verify_scores
+    from assay.engine.results.verify import verify as verify_run
+
     stored = Run(run.folder if isinstance(run, StoredRun) else find_run(run))
     stored.check_damage()
     manifest = get_manifest(stored)
@@ -442,6 +458,11 @@ def compare(first: str | Path | StoredRun, second: str | Path | StoredRun, **opt
     >>> compare("base", "tuned").rows[0].p_value  # doctest: +SKIP
     0.0213
     """
+    from assay.engine.imports.run_cache import replace_results_by_run
+    from assay.viewer.comparison.records import CompareOptions
+    from assay.viewer.comparison.run_comparison import compare_sources
+    from assay.viewer.comparison.sources import open_source
+
     with ExitStack() as opened:
         sources = [
             open_source(word if isinstance(word, StoredRun) else replace_results_by_run(word))
@@ -603,6 +624,8 @@ async def _execute(planned: Plan, executor: Executor, execution: _Execution) -> 
 def _check_same_run(planned: Plan, run: StoredRun, manifest: Mapping[str, Any]) -> Plan:
     """Return the plan with the folder of the run; raise an error if the plan describes a different run."""
     if planned.digest != manifest.get("digest", planned.digest) or planned.run_id != manifest["run_id"]:
+        from assay.engine.planning.manifests.manifest_diff import compare_manifests
+
         changes = compare_manifests(manifest, make_manifest(planned))
         named = "; ".join(f"{change.kind}: {change.what}" for change in changes[:3]) or "its options changed"
         raise InvalidOption(

@@ -16,7 +16,7 @@ from tests.viewer.exports.rich_run import make_rich_run
 
 from assay.engine.imports.importer import import_results
 from assay.store.runs.run import Run
-from assay.viewer.exports import export
+from assay.viewer.exports.formats import export
 
 pytestmark = [
     pytest.mark.interchange,

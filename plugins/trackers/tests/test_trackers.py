@@ -72,7 +72,7 @@ def test_mlflow_stores_a_finished_run_with_its_samples(
 ) -> None:
     import mlflow
 
-    from assay.viewer.exports import export
+    from assay.viewer.exports.formats import export
 
     run = assay.run(model=make_model(), tasks=[sums])
     files = export(run, "mlflow", [], workspace / "mlruns")
@@ -89,7 +89,7 @@ def test_mlflow_stores_a_finished_run_with_its_samples(
 
 @pytest.mark.services
 def test_wandb_stores_a_finished_run_with_its_samples(sums: str, workspace: Path) -> None:
-    from assay.viewer.exports import export
+    from assay.viewer.exports.formats import export
 
     run = assay.run(model=make_model(), tasks=[sums])
     files = export(run, "wandb", [], workspace / "offline")

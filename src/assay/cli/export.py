@@ -79,7 +79,7 @@ def command(
     """Run the command; its help text is above."""
     from assay.core.errors import InvalidOption
     from assay.store.runs.run import Run
-    from assay.viewer.exports import export
+    from assay.viewer.exports.formats import export
     from assay.viewer.exports.junit import parse_threshold
 
     parsed_thresholds = [parse_threshold(text) for text in thresholds]

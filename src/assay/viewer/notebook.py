@@ -8,20 +8,19 @@ from dataclasses import dataclass
 from html import escape
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.core.errors import InvalidOption, MissingPackage, UnknownName
 from assay.core.terminal_text import escape_control_characters
-from assay.store.filters.selection import select_matching_documents
-from assay.store.filters.syntax import FilterError
 from assay.store.runs.run import Run as StoredRun
-from assay.viewer.charts import DARK, LIGHT, Figure, Theme
 from assay.viewer.exports.rows import escape_surrogates, iterate_table_rows
 from assay.viewer.number_format import DIRECTION_ARROWS, format_duration, format_float
-from assay.viewer.plots.records import Plot
-from assay.viewer.results.run_overview import RunOverview, build_run_overview
 from assay.viewer.results.score_rows import iterate_score_rows
-from assay.viewer.terminal.results_table import format_results
+
+if TYPE_CHECKING:
+    from assay.viewer.charts import Figure, Theme
+    from assay.viewer.plots.records import Plot
+    from assay.viewer.results.run_overview import RunOverview
 
 __all__ = [
     "NotebookRun",
@@ -66,6 +65,8 @@ class NotebookRun(StoredRun):
         `frame`: `pandas`, `polars`, or `auto` for the one that is installed.
         """
         if frame is None:
+            from assay.viewer.terminal.results_table import format_results
+
             return ResultsText.build(format_results(self), render_results_html(self))
         return build_data_frame(_iterate_result_rows(self), frame)
 
@@ -84,6 +85,9 @@ class NotebookRun(StoredRun):
             raise UnknownName(f"the run has no task `{task}`", hint=f"it has: {', '.join(self.tasks)}")
         chosen = None
         if (where or "").strip():
+            from assay.store.filters.selection import select_matching_documents
+            from assay.store.filters.syntax import FilterError
+
             try:
                 chosen = select_matching_documents(self, where, [task] if task else ())
             except FilterError as error:
@@ -137,6 +141,8 @@ class NotebookRun(StoredRun):
 
     def __repr__(self) -> str:
         """Return the model, the first scores and the folder in one line."""
+        from assay.viewer.results.run_overview import build_run_overview
+
         scores = [
             f"{row.label} {row.estimate.metric} {row.text}"
             for row in build_run_overview(self).scores
@@ -153,6 +159,8 @@ class NotebookRun(StoredRun):
 
 def render_results_html(run: StoredRun) -> str:
     """Return a run's results as HTML for a notebook: all text escaped, no scripts, the notebook's colours."""
+    from assay.viewer.results.run_overview import build_run_overview
+
     facts = build_run_overview(run)
     state = "" if facts.finished else ", unfinished"
     took = "" if facts.seconds is None else f", {format_duration(facts.seconds)}"
@@ -351,9 +359,9 @@ def build_figure(
     from assay.viewer import charts
     from assay.viewer.documents.statistics import collect_document_statistics
     from assay.viewer.plots.document_plots import DOCUMENT_PLOTS
-    from assay.viewer.results.run_overview import build_outcome_bars, build_score_marks
+    from assay.viewer.results.run_overview import build_outcome_bars, build_run_overview, build_score_marks
 
-    colours = theme if isinstance(theme, Theme) else {"light": LIGHT, "dark": DARK}.get(theme)
+    colours = {"light": charts.LIGHT, "dark": charts.DARK}.get(theme) if isinstance(theme, str) else theme
     if colours is None:
         raise InvalidOption(f"unknown theme `{theme}`", hint="use light or dark")
     if chart in DOCUMENT_PLOTS or chart in _OTHER_PLOTS:

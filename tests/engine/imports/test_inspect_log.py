@@ -18,7 +18,7 @@ from assay.engine.imports.importer import import_results
 from assay.store.runs.media_files import find_media_file
 from assay.store.runs.run import Run
 from assay.viewer.documents.prompts import find_prompt_media
-from assay.viewer.exports import export
+from assay.viewer.exports.formats import export
 
 pytest.importorskip("zstandard")
 RECORDED = Path(__file__).parent / "recorded"

@@ -25,7 +25,7 @@ from assay.engine.imports.run_cache import (
     replace_results_by_runs,
 )
 from assay.store.runs.imported_runs import ImportedDocument, ImportedRun, ImportedTask, write_imported_run
-from assay.viewer.exports import export
+from assay.viewer.exports.formats import export
 from assay.viewer.exports.lm_eval import write_lm_eval
 
 HELM = Path(__file__).parent / "files" / "helm" / "simple_mcqa-model_simple_model1-num_train_trials_2"

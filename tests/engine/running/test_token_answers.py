@@ -14,7 +14,7 @@ import assay
 from assay.api import score
 from assay.core.records.responses import LogProbability, Response, Tokens
 from assay.testing import ScriptedModel
-from assay.viewer.exports import export
+from assay.viewer.exports.formats import export
 
 
 class TokenModel(ScriptedModel):

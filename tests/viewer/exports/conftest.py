@@ -10,7 +10,7 @@ from tests.making import make_model, write_choices, write_task
 
 import assay
 from assay.core.records.responses import Failure
-from assay.viewer.exports import export
+from assay.viewer.exports.formats import export
 
 HOSTILE = [
     "=cmd|'/c calc'!A1",

@@ -13,8 +13,8 @@ import pytest
 from assay.core.errors import UserError
 from assay.engine.imports.importer import import_results
 from assay.store.runs.run import Run
-from assay.viewer.exports import export
 from assay.viewer.exports.every_eval_ever import build_instances, build_record
+from assay.viewer.exports.formats import export
 
 
 def read_record(folder: Path, task: str) -> dict[str, Any]:

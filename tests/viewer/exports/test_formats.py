@@ -10,7 +10,7 @@ import pytest
 from tests.viewer.exports.conftest import ROWS
 
 from assay.core.errors import InvalidOption, OutputError, UnknownName
-from assay.viewer.exports import FORMATS, export
+from assay.viewer.exports.formats import FORMATS, export
 
 ELSEWHERE = ("hf-eval-results", "mlflow", "wandb")
 """Formats whose own tests have what they need: a dataset on the Hub, or packages."""

@@ -12,7 +12,7 @@ import yaml
 from assay.core.errors import OutputError, UserError
 from assay.engine.imports.importer import import_results
 from assay.store.runs.run import Run
-from assay.viewer.exports import export
+from assay.viewer.exports.formats import export
 from assay.viewer.exports.hub_results import merge_into_card
 
 

@@ -12,7 +12,7 @@ import pytest
 from assay.core.errors import InvalidOption
 from assay.engine.imports.importer import import_results
 from assay.store.runs.run import Run
-from assay.viewer.exports import export
+from assay.viewer.exports.formats import export
 
 
 def read_log(path: Path) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from assay.viewer.exports import export
+from assay.viewer.exports.formats import export
 
 
 def test_lmms_eval_files_have_its_names_and_keys(run: Any, tmp_path: Path) -> None:

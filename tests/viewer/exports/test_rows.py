@@ -12,7 +12,7 @@ import pytest
 from tests.viewer.exports.conftest import HOSTILE, ROWS, export_text
 
 from assay.store.runs.labels import LABELS_FILE, append_label
-from assay.viewer.exports import export
+from assay.viewer.exports.formats import export
 
 
 def test_jsonl_has_a_complete_line_per_document(run: Any) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from assay.core.errors import InvalidOption, MissingPackage
 from assay.core.registry import Registry
-from assay.viewer.exports import export
+from assay.viewer.exports.formats import export
 from assay.viewer.sinks.tracker_metrics import import_package
 
 

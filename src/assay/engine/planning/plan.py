@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from assay.agents.setup import check_agent
 from assay.core.errors import AssayError, ErrorGroup, InvalidOption, TaskError
 from assay.core.options.parsing import group_mirrors
 from assay.core.options.run_spec import RunSpec
@@ -272,8 +271,8 @@ def _plan_task(
             document, first = _render_first_document(task)
             _check_generation_settings(task, spec)
             check_dialogue(task)
-            with wrap_user_errors(task.spec):
-                check_agent(task.spec)
+            if task.spec.agent is not None:
+                _check_agent(task.spec)
             if task.spec.agent is not None and judge_registry is not None:
                 user_model = judge_registry.assign_user(task.spec.agent.user)
             if model is not None:
@@ -389,6 +388,13 @@ def _render_first_document(task: Task) -> tuple[Document, tuple[Request, ...]]:
         requests = task.start_pass().render_requests(first)
         task.target(copy_fields(first.fields))
     return first, requests
+
+
+def _check_agent(spec: TaskSpec) -> None:
+    from assay.agents.setup import check_agent  # few tasks have an agent
+
+    with wrap_user_errors(spec):
+        check_agent(spec)
 
 
 def _check_generation_settings(task: Task, spec: RunSpec) -> None:

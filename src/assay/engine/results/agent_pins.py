@@ -7,9 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from assay.agents.environments import ENVIRONMENTS
-from assay.agents.external.external_session import describe_program
-from assay.agents.tools import EnvironmentContext, SupportsPins
 from assay.core.errors import AssayError
 from assay.core.secrets import redact
 from assay.engine.planning.manifests.manifest import write_manifest
@@ -61,6 +58,10 @@ def compare_agent_pins(plan: Plan, manifest: Pins) -> tuple[list[ManifestChange]
 
 def _describe_now(planned: PlannedTask) -> Pins:
     """Return the pins of the task as it is now. Its environment is opened for an empty document."""
+    from assay.agents.environments import ENVIRONMENTS  # few runs have agents
+    from assay.agents.external.external_session import describe_program
+    from assay.agents.tools import EnvironmentContext, SupportsPins
+
     agent = planned.spec.agent
     assert agent is not None
     if agent.is_external:

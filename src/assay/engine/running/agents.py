@@ -17,12 +17,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from assay.agents.external.external_session import ExternalSession, describe_program
-from assay.agents.session import AgentSession
-from assay.agents.tools import EnvironmentContext
-from assay.agents.users import ModelUser, ScriptedUser, SimulatedUser
 from assay.core.errors import AssayError, MissingPackage, TaskError
 from assay.core.fingerprints import digest_text
 from assay.core.records.agents import AgentAnswer, AgentEvent, AgentResult, AgentSpec, UserSpec
@@ -38,6 +34,12 @@ from assay.tasks.task import Task
 from assay.user_code.executor import Executor
 from assay.user_code.random_state import TaskRandomState
 from assay.user_code.timeouts import UserCodeTimeout, current_timer
+
+if TYPE_CHECKING:  # loaded with the first agent: most runs have none
+    from assay.agents.external.external_session import ExternalSession
+    from assay.agents.session import AgentSession
+    from assay.agents.tools import EnvironmentContext
+    from assay.agents.users import SimulatedUser
 
 __all__ = ["MAX_OPEN_AGENTS", "AgentRuntime", "DocumentAgents"]
 
@@ -211,6 +213,8 @@ class AgentRuntime:
         Raises:
             AssayError: They changed since the run was started.
         """
+        from assay.agents.external.external_session import describe_program
+
         async with self._pin_lock:
             if task.name in self._program_pins or self._read_recorded is not None:
                 return
@@ -236,6 +240,8 @@ class AgentRuntime:
     def _make_external_session(
         self, agents: DocumentAgents, first: Generate, ask: Callable[[Generate], Awaitable[Outcome]]
     ) -> ExternalSession:
+        from assay.agents.external.external_session import ExternalSession
+
         task, loop = agents.task, self._loop
         spec = task.spec.agent
         assert spec is not None
@@ -267,6 +273,8 @@ class AgentRuntime:
 
     def _make_context(self, agents: DocumentAgents, repeat: int) -> tuple[EnvironmentContext, _JournalLog]:
         """Return what the environment of an agent gets, and its events."""
+        from assay.agents.tools import EnvironmentContext
+
         task, document = agents.task, agents.document
         spec = task.spec.agent
         assert spec is not None and agents.events is not None
@@ -291,6 +299,8 @@ class AgentRuntime:
         return int(digest_text(str(self._seed), task.name, str(document.index), str(repeat))[:8], 16)
 
     def _make_session(self, planned: PlannedTask, agents: DocumentAgents, first: Generate) -> AgentSession:
+        from assay.agents.session import AgentSession
+
         task, document, repeat = agents.task, agents.document, first.repeat
         spec = task.spec.agent
         assert spec is not None
@@ -316,6 +326,8 @@ class AgentRuntime:
         user = spec.user
         if user is None:
             return None
+        from assay.agents.users import ModelUser, ScriptedUser
+
         task, fields = planned.task, copy_fields(document.fields)
         if user.script is not None:
             return ScriptedUser(self.run_code(lambda: _read_script(user, fields), None), user.stop)

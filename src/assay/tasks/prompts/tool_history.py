@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-from xml.sax.saxutils import escape, quoteattr
 
 from assay.core.records.messages import Message, Part, Prompt, Text
 from assay.core.records.tools import ToolCall, ToolResult
@@ -149,6 +148,8 @@ def _write_xml(calls: Sequence[ToolCall]) -> str:
 
 
 def _write_invocation(call: ToolCall) -> str:
+    from xml.sax.saxutils import escape, quoteattr  # imports urllib.request
+
     values = call.values
     body = (
         escape(call.arguments)

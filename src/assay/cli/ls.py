@@ -244,9 +244,10 @@ def _describe_tasks(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _list_index(kind: Any, include_path: tuple[str, ...], tag: str = "") -> list[dict[str, Any]]:
-    from assay.tasks.files.index import TaskIndex, find_task_roots
+    from assay.tasks.files.index import TaskIndex, find_task_roots, pause_gc
     from assay.tasks.files.naming_keys import read_headline
 
+    click.get_current_context().with_resource(pause_gc())  # until the rows are printed
     index = TaskIndex.build(find_task_roots(include_path))
     for path, error in index.broken:
         click.echo(f"warning: cannot read {path}: {error.what}", err=True)

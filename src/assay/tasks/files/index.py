@@ -32,6 +32,7 @@ __all__ = [
     "entry_from_file",
     "find_harness_roots",
     "find_task_roots",
+    "pause_gc",
 ]
 
 Kind = Literal["task", "group", "tag"]
@@ -76,7 +77,7 @@ class TaskIndex:
     def build(cls, roots: Iterable[Path]) -> TaskIndex:
         """Read the naming keys of every `*.yaml` file under the roots. Unchanged files come from the cache."""
         index = cls(roots=tuple(roots))
-        with _pause_gc():
+        with pause_gc():
             for root in index.roots:
                 _RootReader(index, root).read()
             index._add_tags()
@@ -112,7 +113,8 @@ class TaskIndex:
 
     def find_label(self, file: Path) -> str:
         """Return the label of the well-known root that contains a file, or an empty string."""
-        return next((label for label, root in self.labels.items() if file.is_relative_to(root)), "")
+        place = str(file)
+        return next((label for label, root in self.labels.items() if place.startswith(f"{root}{os.sep}")), "")
 
     def view_from(self, root: Path | None) -> TaskIndex:
         """Return the index in which the names of one root take precedence."""
@@ -243,7 +245,7 @@ class _RootReader:
 
 
 @contextmanager
-def _pause_gc() -> Iterator[None]:
+def pause_gc() -> Iterator[None]:
     """Disable garbage collection: tens of thousands of small objects stay alive, and scanning them takes a quarter
     of the time."""
     was_enabled = gc.isenabled()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 from assay.core.errors import AssayError, TaskError
@@ -17,17 +18,17 @@ _WHOLE = ("max_turns", "max_tokens", "max_tool_errors")
 
 
 def parse_agent(
-    config: Mapping[str, Any], where: Callable[[str], str]
+    config: Mapping[str, Any], where: Callable[[str], str], folder: Path
 ) -> tuple[AgentSpec | None, list[AssayError]]:
-    """Return the agent of a task file and the problems of its keys."""
-    reader = _AgentReader(config, where)
+    """Return the agent of a task file in `folder` and the problems of its keys."""
+    reader = _AgentReader(config, where, folder)
     spec = reader.read()
     return (None if reader.problems else spec), reader.problems
 
 
 class _AgentReader:
-    def __init__(self, config: Mapping[str, Any], where: Callable[[str], str]) -> None:
-        self._config, self._where = config, where
+    def __init__(self, config: Mapping[str, Any], where: Callable[[str], str], folder: Path) -> None:
+        self._config, self._where, self._folder = config, where, folder
         self.problems: list[AssayError] = []
 
     def read(self) -> AgentSpec:
@@ -39,6 +40,8 @@ class _AgentReader:
                 "environment",
                 "`environment: !function environment.Shop`",
             )
+        if environment == "sandbox" and environment_options.get("folder") is not None:
+            environment_options["folder"] = self._find_folder(environment_options["folder"])
         if solver is not None and not isinstance(solver, str) and not callable(solver):
             self._add(f"`solver` must be a name or a class, not {solver!r:.60}", "solver")
         in_doubt = self._config.get("in_doubt", "end")
@@ -63,6 +66,15 @@ class _AgentReader:
         if value.get(name) is None:
             self._add(f"`{key}` needs a `{name}`", key)
         return value.get(name), {str(one): given for one, given in value.items() if one != name}
+
+    def _find_folder(self, given: Any) -> str:
+        """Return the path of the folder with which a workspace starts: beside the task file, or in the working directory."""
+        path = Path(str(given)).expanduser()
+        for found in (self._folder / path, path):
+            if isinstance(given, str) and found.is_dir():
+                return str(found.absolute())
+        self._add(f"folder not found: {given!r:.80}", "environment.folder", f"expected {self._folder / path}")
+        return str(given)
 
     def _read_limits(self) -> AgentLimits:
         given = self._config.get("limits") or {}

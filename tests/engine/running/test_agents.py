@@ -24,6 +24,7 @@ from assay.engine.running import agents as running_agents
 from assay.store.database.schema import JOURNAL_SCHEMA
 from assay.store.integrity.repair import repair_database
 from assay.store.journal.journal import JOURNAL_FILE, Journal
+from assay.tasks.files.task_loader import load_task
 from assay.testing import ScriptedModel
 from assay.viewer.results.notes import format_notes
 
@@ -504,6 +505,7 @@ def test_another_user_is_another_run(workspace: Path) -> None:
         ({"solver": "reakt"}, "reakt"),
         ({"environment": "Counter"}, "Counter"),
         ({"environment": 3}, "`environment` must be a name or a class"),
+        ({"environment": {"class": "sandbox", "folder": "nowhere"}}, "folder not found: 'nowhere'"),
         ({"tools": [3]}, "not a tool of an agent"),
         ({"tools": ["bush"]}, "bush"),
         ({"user": {"instruction": "x"}}, "`user` has no key `instruction`"),
@@ -519,6 +521,16 @@ def test_a_mistake_in_an_agent_task_is_reported_before_the_first_request(
     with pytest.raises(assay.AssayError, match=problem):
         assay.run(model=agent, tasks=[str(write_counter(workspace, **keys))])
     assert not agent.asked
+
+
+def test_the_folder_of_a_workspace_is_beside_the_task_file(
+    workspace: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workspace / "start").mkdir()
+    path = write_counter(workspace, environment={"class": "sandbox", "folder": "start"})
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    agent = load_task(path).agent
+    assert agent is not None and agent.environment_options == {"folder": str(workspace / "start")}
 
 
 def test_agents_read_the_journal_in_one_thread(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

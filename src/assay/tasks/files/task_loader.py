@@ -326,7 +326,7 @@ class _SpecBuilder:
     def _read_agent(self, values: dict[str, Any]) -> None:
         """Read the keys of an agent task. Its tools are not those of a request: the solver runs them."""
         if values["output_type"].is_agent:
-            values["agent"], problems = parse_agent(self.config, self._where)
+            values["agent"], problems = parse_agent(self.config, self._where, self.file.path.parent)
             self.problems += problems
             values.pop("tools", None)
             values.setdefault("doc_to_text", "")

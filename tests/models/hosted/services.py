@@ -186,6 +186,8 @@ def _wrong_message(call: dict[str, Any]) -> str:
         return "temperature: range: 0..1"
     if call["model"].startswith("claude-no-temperature") and "temperature" in call:
         return "`temperature` is deprecated for this model."
+    if {"temperature", "top_p"} <= set(call) and not call["model"].startswith("claude-3"):
+        return "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
     if (call.get("thinking") or {}).get("type") == "enabled" and call["max_tokens"] <= call["thinking"][
         "budget_tokens"
     ]:

@@ -179,6 +179,13 @@ def test_a_rejected_setting_is_omitted_in_later_calls(service: Anthropic) -> Non
     assert "temperature" not in service.asked("/v1/messages")[-1]
 
 
+def test_of_two_settings_that_exclude_each_other_the_temperature_is_kept(service: Anthropic) -> None:
+    request = generate("What is 1 + 1?", do_sample=True, temperature=0.5, top_p=0.9)
+    assert one(service, request).value == "2"
+    call = service.asked("/v1/messages")[-1]
+    assert call["temperature"] == 0.5 and "top_p" not in call
+
+
 def test_the_newer_protocol_takes_no_sampling_settings(service: Anthropic) -> None:
     request = generate("What is 1 + 1?", do_sample=True, temperature=0.5, top_p=0.9, top_k=3)
     assert one(service, request, anthropic_version="2026-10-21").value == "2"

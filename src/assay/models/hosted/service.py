@@ -287,7 +287,10 @@ class HostedModel:
         if error.cause.status != 400:
             return frozenset()
         text = error.cause.message.lower()
-        return frozenset(name for name in self.api.optional_settings if name.lower() in text) - sent_without
+        named = [name for name in self.api.optional_settings if name.lower() in text]
+        if len(named) > 1 and "both" in text:  # any of them alone is accepted: keep the first
+            named = named[1:]
+        return frozenset(named) - sent_without
 
     async def _build_body(self, request: Generate) -> bytes:
         """Return the request body; encode media in a thread."""

@@ -89,7 +89,7 @@ class AiohttpAdapter(ClientAdapter):
         if self.session is None:
             connector = aiohttp.TCPConnector(limit=0)
             headers = self.headers | {"Content-Type": "application/json"}
-            self.session = aiohttp.ClientSession(connector=connector, headers=headers, trust_env=True)
+            self.session = aiohttp.ClientSession(connector=connector, headers=headers)
         timeout = aiohttp.ClientTimeout(total=timeout_s)
         async with self.session.request(method, url, data=body, timeout=timeout) as reply:
             return (

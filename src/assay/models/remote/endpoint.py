@@ -137,11 +137,12 @@ class Endpoint:
         usage = value.get("usage") if isinstance(value, Mapping) else None
         if not isinstance(usage, Mapping):
             return
-        for side, names in (
-            ("input_tokens", ("prompt_tokens", "input_tokens")),
-            ("output_tokens", ("completion_tokens", "output_tokens")),
-        ):
-            self.posts[side] += next((usage[name] for name in names if type(usage.get(name)) is int), 0)
+        read = usage.get("prompt_tokens", usage.get("input_tokens"))
+        written = usage.get("completion_tokens", usage.get("output_tokens"))
+        if type(read) is int:
+            self.posts["input_tokens"] += read
+        if type(written) is int:
+            self.posts["output_tokens"] += written
 
     async def get(
         self, path: str, read: Callable[[Any], T], *, retry_policy: RetryPolicy | None = None
@@ -177,12 +178,14 @@ class Endpoint:
             attempt = Attempt(
                 self.limiter, self._http, request, timeout_s, tokens, retry_policy.max_retry_wait_s
             )
-            try:  # a retry can wait for a pause of the server, which counts; the queue before the first attempt does not
-                async with asyncio.timeout(left_s if failed else None):
-                    outcome = await self._await_attempt(attempt, read)
-            except TimeoutError:
-                assert last is not None
-                raise CallFailed(last, failed) from None
+            if last is None:
+                outcome = await self._await_attempt(attempt, read)
+            else:  # a retry can wait for a pause of the server, which counts; the queue before the first attempt does not
+                try:
+                    async with asyncio.timeout(left_s):
+                        outcome = await self._await_attempt(attempt, read)
+                except TimeoutError:
+                    raise CallFailed(last, failed) from None
             if not isinstance(outcome, CallError):
                 self._unreachable_since = 0.0
                 value, headers = outcome

@@ -70,19 +70,18 @@ def test_exactly_the_frames_wanted_are_cut_from_a_file(tmp_path: Path, name: str
         ]
 
 
-def test_frames_out_of_order_are_sorted_by_presentation_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["x.mp4", "x.mkv", "x.ts"])
+def test_frames_out_of_order_are_sorted_by_presentation_time(tmp_path: Path, name: str) -> None:
     """Files with frames that depend on later ones hold them in another order than they are shown in."""
     import av
 
     if "libx264" not in av.codecs_available:
         pytest.skip("this PyAV has no encoder that puts frames out of order")
-    path = write_video(tmp_path / "x.mp4", codec="libx264")
-    assert read_frame_numbers(extract_frames(open_media_file(path), FrameSelection(count=4))) == [
-        0,
-        6,
-        12,
-        19,
-    ]
+    source = open_media_file(write_video(tmp_path / name, codec="libx264", key_every=10))
+    assert read_frame_numbers(extract_frames(source, FrameSelection(count=4))) == [0, 6, 12, 19]
+    for number, time_s in enumerate(TIMES):  # also frames that no other frame refers to, which are skipped otherwise
+        one = FrameSelection(start_s=time_s - 0.01, end_s=time_s + 0.01)
+        assert read_frame_numbers(extract_frames(source, one)) == [number]
 
 
 @pytest.mark.parametrize(

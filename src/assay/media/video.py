@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -12,6 +13,9 @@ from assay.core.errors import MediaError, MissingPackage
 from assay.media.media_files import MediaFile, open_container
 
 __all__ = ["Clip", "FrameSelection", "extract_frames", "select_frames", "spread_evenly"]
+
+_SEEK_BY_DTS = ("mpegts", "mpeg")
+"""Formats without an index, in which FFmpeg compares the position with decoding times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +126,9 @@ class _Index:
 
     ticks: Sequence[int]
     keys: Sequence[int]
+    key_seeks: Sequence[int]
+    """Where to seek for each key frame: its presentation time; in MPEG streams, which are ordered by it, its decoding time."""
+
     tick_s: float
 
     @property
@@ -139,20 +146,26 @@ def _read_index(av: Any, source: MediaFile) -> _Index:
         stream = container.streams.video[0]
         timed = container.format.name != "avi"
         packets = [
-            (packet.pts, packet.is_keyframe)
+            (packet.pts, packet.dts, packet.is_keyframe)
             for packet in (container.demux(stream) if timed else ())
             if packet.size and not packet.is_discard
         ]
-        ticks = {pts for pts, _ in packets}
+        ticks = {pts for pts, _, _ in packets}
         if packets and None not in ticks and len(ticks) == len(packets):
-            return _Index(sorted(ticks), sorted(pts for pts, key in packets if key), float(stream.time_base))
+            keys = sorted((pts, dts) for pts, dts, is_key in packets if is_key)
+            by_dts = container.format.name in _SEEK_BY_DTS and all(dts is not None for _, dts in keys)
+            seeks = [dts if by_dts else pts for pts, dts in keys]
+            return _Index(sorted(ticks), [pts for pts, _ in keys], seeks, float(stream.time_base))
     with _open_video(av, source) as container:
         rate = float(container.streams.video[0].average_rate or 25)
-        return _Index(range(sum(1 for _ in _iterate_frames(av, container))), (), 1 / rate)
+        return _Index(range(sum(1 for _ in _iterate_frames(av, container))), (), (), 1 / rate)
 
 
 def _decode(av: Any, source: MediaFile, index: _Index, selected: Sequence[int]) -> Iterator[tuple[int, Any]]:
-    """Yield the selected frames; seek to the last key frame before each unless the decoder is already past it."""
+    """Yield the selected frames; seek to the last key frame before each unless the decoder is already past it.
+
+    Frames that no other frame refers to are not decoded unless they are selected.
+    """
     with _open_video(av, source) as container:
         if not index.keys:
             yield from _decode_sequentially(av, container, selected)
@@ -160,13 +173,14 @@ def _decode(av: Any, source: MediaFile, index: _Index, selected: Sequence[int]) 
         stream = container.streams.video[0]
         stream.thread_type = "AUTO"
         decoded: Iterator[Any] = iter(())
+        needed = {index.ticks[number] for number in selected}
         position = index.ticks[0] - 1
         for number in selected:
             tick = index.ticks[number]
-            key = index.keys[max(bisect_right(index.keys, tick) - 1, 0)]
-            if key > position:
-                container.seek(key, stream=stream)
-                decoded = _iterate_frames(av, container)
+            key = max(bisect_right(index.keys, tick) - 1, 0)
+            if index.keys[key] > position:
+                container.seek(index.key_seeks[key], stream=stream)
+                decoded = _iterate_frames(av, container, needed)
             for frame in decoded:
                 if frame.pts is None:
                     continue
@@ -187,9 +201,15 @@ def _decode_sequentially(av: Any, container: Any, selected: Sequence[int]) -> It
             return
 
 
-def _iterate_frames(av: Any, container: Any) -> Iterator[Any]:
-    """Yield all frames that can be decoded; damaged ones are skipped."""
-    for packet in container.demux(container.streams.video[0]):
+def _iterate_frames(av: Any, container: Any, needed: AbstractSet[int] | None = None) -> Iterator[Any]:
+    """Yield all frames that can be decoded; damaged ones are skipped.
+
+    `needed`: presentation times of frames; the decoder skips other frames that it does not need to decode these.
+    """
+    stream = container.streams.video[0]
+    for packet in container.demux(stream):
+        if needed is not None:
+            stream.codec_context.skip_frame = "DEFAULT" if packet.pts in needed else "NONREF"
         try:
             yield from packet.decode()
         except av.InvalidDataError:

@@ -71,6 +71,24 @@ _CHECK = """async () => (await axe.run(document, { resultTypes: ["violations"] }
   .map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(" | ")}`)"""
 
 
+def check_pages(browser: Any, viewer: Viewer, paths: list[str]) -> None:
+    """Check pages with everything unfolded: accessible in both themes, and no wider than a phone."""
+    for details in (
+        {"color_scheme": "light"},
+        {"color_scheme": "dark", "viewport": {"width": 390, "height": 844}},
+    ):
+        visit = Visit(browser, viewer, **details)
+        for path in paths:
+            page = visit.open(path)
+            page.wait_for_load_state("networkidle")
+            page.evaluate("document.querySelectorAll('main details').forEach((one) => { one.open = true; })")
+            check_accessibility(page)
+            if "viewport" in details:
+                assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
+        visit.check()
+        visit.context.close()
+
+
 def check_accessibility(page: Any) -> None:
     """Check that axe finds no serious problem on the page."""
     page.evaluate(f"() => {{{gzip.decompress(AXE.read_bytes()).decode()}\n}}")

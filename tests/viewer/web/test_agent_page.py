@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.engine.running.test_agents import model, write_counter
+from tests.viewer.web.browser_visit import check_pages
 from tests.viewer.web.test_document_page import make_record
 from tests.viewer.web.viewer_server import serve_runs
 
@@ -60,6 +61,12 @@ def read_page(run: Any, task: str) -> str:
     with serve_runs([run.folder.parent]) as viewer:
         page: str = viewer.get_when_ready(f"/runs/{run.id}/documents/{task}/0").text
     return page
+
+
+@pytest.mark.browser
+def test_agents_are_accessible(browser: Any, repeated: Any) -> None:
+    with serve_runs([repeated.folder.parent]) as viewer:
+        check_pages(browser, viewer, [f"/runs/{repeated.id}/documents/counter/0"])
 
 
 def test_the_timeline_has_turns_calls_and_costs(repeated: Any) -> None:

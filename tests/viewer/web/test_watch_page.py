@@ -3,9 +3,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.training_folders import WatchedTraining, write_checkpoint
+from tests.viewer.web.browser_visit import check_pages
 from tests.viewer.web.viewer_server import Viewer, serve_runs
 
 from assay.store.runs.watches import CheckpointRecord, Watch
@@ -42,6 +44,11 @@ def test_page_shows_the_curve_the_best_checkpoint_and_the_regression(watched: Vi
     chart = page.partition('<script type="application/json">')[2].partition("</script>")[0]
     assert json.loads(chart)["light"]["data"][0]["x"] == [10, 20, 30]
     assert 'aria-current="page">Training' in page
+
+
+@pytest.mark.browser
+def test_watches_are_accessible(browser: Any, watched: Viewer) -> None:
+    check_pages(browser, watched, ["/watch/watch-test"])
 
 
 def test_page_refreshes_when_a_checkpoint_has_an_outcome(watched: Viewer, training: WatchedTraining) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import html
-from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
+import pytest
 from tests.making import make_model, write_task
+from tests.viewer.web.browser_visit import check_pages
 from tests.viewer.web.viewer_server import serve_runs
 
 import assay
 from assay.core.records.requests import Request
+from assay.store.runs.run import Run
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -19,10 +22,12 @@ def answer(request: Request) -> str:
     return HOSTILE if request.prompt.text.startswith("<script>") else str(request.document)
 
 
-def test_pages_list_the_prompts_with_their_scores_and_answers(workspace: Path) -> None:
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("variants")
     rows = [{"question": f"Say {n}.", "answer": str(n)} for n in range(5)]
     path = write_task(
-        workspace,
+        folder,
         "say",
         rows,
         doc_to_text="{{question}}",
@@ -33,7 +38,18 @@ def test_pages_list_the_prompts_with_their_scores_and_answers(workspace: Path) -
             {"name": "now", "doc_to_text": "Now: {{question}}"},
         ],
     )
-    run = assay.run(model=make_model(answer), tasks=[str(path)], output_path=str(workspace / "runs"))
+    options: dict[str, Any] = {"no_cache": True, "output_path": str(folder / "runs")}
+    return assay.run(model=make_model(answer), tasks=[str(path)], **options)
+
+
+@pytest.mark.browser
+def test_variants_are_accessible(browser: Any, run: Run) -> None:
+    with serve_runs([run.folder.parent]) as viewer:
+        document = f"/runs/{run.id}/documents/{quote('say@now', safe='')}/3"
+        check_pages(browser, viewer, [f"/runs/{run.id}", document])
+
+
+def test_pages_list_the_prompts_with_their_scores_and_answers(run: Run) -> None:
     with serve_runs([run.folder.parent]) as viewer:
         page = viewer.get_when_ready(f"/runs/{run.id}").text
         document = viewer.get_when_ready(f"/runs/{run.id}/documents/{quote('say@now', safe='')}/3").text

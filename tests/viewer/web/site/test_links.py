@@ -59,6 +59,12 @@ def test_what_needs_a_server_has_no_place(url: str) -> None:
     assert make_links().find(url) is None
 
 
+def test_each_filter_of_a_history_has_its_page() -> None:
+    url = "/matrix/history?task=sums&metric=exact_match&filter="
+    places = [make_links().find(f"{url}{name}") for name in ("strict", "loose")]
+    assert all(places) and len({place.file for place in places if place}) == 2
+
+
 def test_policies() -> None:
     assert make_links(max_pages=2).find("/runs/a/documents?page=3") is None
     assert make_links(has_media=False).find("/media/a/d") is None

@@ -105,7 +105,8 @@ class SiteLinks:
                 return Place("matrix/index.html", "/matrix")
             case ["matrix", "history"] if len(self._policy.runs) > 1:
                 given = dict(query)
-                name = to_file_name(f"{given.get('task', '')} {given.get('metric', '')}")
+                words = (given.get(name, "") for name in ("task", "metric", "filter"))
+                name = to_file_name(" ".join(words))
                 return Place(f"matrix/{name}.html", url)
         return None
 

@@ -79,6 +79,9 @@ def test_an_unchanged_run_is_accepted_and_carries_the_lockfile(
     assert manifest["digest"] in assay_command("runs", "show", str(folder)).out
     assert assay_command("report", str(folder), "-o", "report.html").code == 0
     assert manifest["digest"] in Path("report.html").read_text("utf-8")
+    for name in ("lm-eval", "inspect-json", "every-eval-ever"):
+        assert assay_command("export", str(folder), "--format", name, "-o", name).code == 0
+        assert any(manifest["digest"] in file.read_text("utf-8") for file in Path(name).rglob("*.json")), name
     asked = len(scripted.asked)
     again = assay_command("run", "--locked", "eval.lock", "--output_path", "out")
     assert again.code == 0 and "already finished" in again.err and len(scripted.asked) == asked

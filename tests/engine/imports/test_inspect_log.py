@@ -143,6 +143,13 @@ def test_logs_are_compared_by_their_main_score(tmp_path: Path, name: str, score:
     assert (row.metric, row.difference) == (score, 0.0)
 
 
+def test_logs_in_folders_are_found(tmp_path: Path) -> None:
+    folder = tmp_path / "logs" / "one" / "two"
+    folder.mkdir(parents=True)
+    shutil.copy(RECORDED / "sums.eval", folder)
+    assert len(import_results(tmp_path / "logs", tmp_path / "runs")) == 1
+
+
 def test_logs_of_one_folder_are_imported_together(tmp_path: Path) -> None:
     for name in ("sums.eval", "letters.json"):
         shutil.copy(RECORDED / name, tmp_path)

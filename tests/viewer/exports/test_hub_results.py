@@ -46,6 +46,14 @@ def test_eval_results_have_the_first_score_of_tasks_on_the_hub(hub_run: Any, tmp
     )
 
 
+def test_eval_results_name_the_lockfile(
+    hub_run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(hub_run.facts, "lock", {"file": "eval.lock", "digest": "4f6d", "drift": []})
+    (file,) = export(hub_run, "hf-eval-results", [], tmp_path)
+    assert "lockfile: eval.lock 4f6d" in file.read_text()
+
+
 def test_local_data_are_no_dataset_of_the_hub(rich_run: Any, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no task has a score and a dataset on the Hub"):
         export(rich_run, "hf-eval-results", [], tmp_path)

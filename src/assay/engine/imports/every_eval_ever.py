@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from assay.core.records.tools import ToolCall, ToolResult
 from assay.core.records.verdicts import Estimate
 from assay.engine.imports.input_files import (
     build_identity,
+    expect_format,
     parse_number,
     read_json,
     read_json_lines,
@@ -46,22 +48,20 @@ def read(path: Path) -> Iterator[ImportedRun | DatasetError]:
     models: dict[str, dict[str, _Record]] = {}
     for file in _list_records(path):
         try:
-            record = _open_record(file)
-            tasks = models.setdefault(record.model, {})
+            with _expect_record(file):
+                record = _open_record(file)
+                tasks = models.setdefault(record.model, {})
+                known = tasks.get(record.task)
+                if known is None or record.retrieved >= known.retrieved:
+                    tasks[record.task] = record
         except DatasetError as error:
             yield error
-            continue
-        except AttributeError as error:
-            yield _build_format_error(file, error)
-            continue
-        known = tasks.get(record.task)
-        if known is None or record.retrieved >= known.retrieved:
-            tasks[record.task] = record
     for records in models.values():
         try:
-            run = _build_run(list(records.values()))
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            yield _build_format_error(next(iter(records.values())).file, error)
+            with _expect_record(next(iter(records.values())).file):
+                run = _build_run(list(records.values()))
+        except DatasetError as error:
+            yield error
         else:
             yield run
 
@@ -73,10 +73,8 @@ def _open_record(file: Path) -> _Record:
     return _Record(file=file, content=content)
 
 
-def _build_format_error(file: Path, error: Exception) -> DatasetError:
-    return DatasetError(
-        f"the record has an unexpected format: {type(error).__name__}: {error}", where=str(file)
-    )
+def _expect_record(file: Path) -> AbstractContextManager[None]:
+    return expect_format("the record has", file)
 
 
 def _list_records(path: Path) -> Iterator[Path]:
@@ -266,12 +264,8 @@ def _read_documents(record: _Record, file: Path) -> Iterator[ImportedDocument]:
     for place, name in enumerate(sorted(groups, key=int) if numbered else groups):
         number, _ = groups[name][0]
         rows = [row for _, row in groups[name]]
-        try:
+        with expect_format("the row has", f"{file}:{number}"):
             yield _build_document(record, int(name) if numbered else place, rows, metrics)
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise DatasetError(
-                f"the row has an unexpected format: {type(error).__name__}: {error}", where=f"{file}:{number}"
-            ) from None
 
 
 def _build_document(

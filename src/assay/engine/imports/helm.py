@@ -19,6 +19,7 @@ from assay.core.records.responses import Failure, Finish, LogProbability, Respon
 from assay.core.records.verdicts import Estimate, RepeatScores
 from assay.engine.imports.input_files import (
     build_identity,
+    expect_format,
     iterate_json_array,
     parse_count,
     parse_number,
@@ -166,7 +167,7 @@ def _remove_model(name: str) -> str:
 def _read_instance_scores(path: Path) -> dict[tuple[str, int, _Part], dict[str, float]]:
     found: dict[tuple[str, int, _Part], dict[str, float]] = {}
     for row in iterate_json_array(path) if path.is_file() else ():
-        try:
+        with expect_format("an entry has", path):
             stats = row["stats"]
             part = _Part(
                 split=str(stats[0]["name"].get("split") or "") if stats else "",
@@ -174,10 +175,6 @@ def _read_instance_scores(path: Path) -> dict[tuple[str, int, _Part], dict[str, 
             )
             key = (str(row["instance_id"]), int(row.get("train_trial_index") or 0), part)
             values = {stat["name"]["name"]: parse_number(stat.get("mean")) for stat in stats}
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise DatasetError(
-                f"unexpected format: {type(error).__name__}: {error}", where=str(path)
-            ) from None
         found[key] = {name: value for name, value in values.items() if value is not None}
     return found
 
@@ -348,13 +345,8 @@ def _read_documents(folder: _RunFolder, part: _Part, task: str) -> Iterator[Impo
             list(some) for _, some in groupby(states, key=lambda state: str(state["instance"].get("id")))
         )
     for index, group in enumerate(groups):
-        try:
+        with expect_format(f"instance {group[0]['instance'].get('id')} has", folder.folder / _STATES):
             yield _build_document(folder, part, task, index, group)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-            raise DatasetError(
-                f"instance {group[0]['instance'].get('id')} has an unexpected format: {type(error).__name__}: {error}",
-                where=str(folder.folder / _STATES),
-            ) from None
 
 
 def _count_trials(folder: _RunFolder) -> int:

@@ -15,7 +15,7 @@ import yaml
 
 from assay.core.errors import DatasetError
 from assay.core.records.verdicts import Estimate
-from assay.engine.imports.input_files import build_identity, parse_number, read_start
+from assay.engine.imports.input_files import build_identity, expect_format, parse_number, read_start
 from assay.store.runs.imported_runs import ImportedRun, ImportedTask
 
 __all__ = ["detect", "read"]
@@ -93,13 +93,8 @@ def _build_eval_results_run(files: Sequence[Path]) -> ImportedRun:
         if not isinstance(entries, list):
             raise DatasetError("the file is not a list of results", where=str(file))
         for number, entry in enumerate(entries):
-            try:
+            with expect_format(f"entry {number + 1} has", file):
                 name, task, estimate = _read_entry(entry, file.stem)
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
-                raise DatasetError(
-                    f"entry {number + 1} has an unexpected format: {type(error).__name__}: {error}",
-                    where=str(file),
-                ) from None
             tasks.setdefault(name, task)
             if estimate is not None and (estimate.task, estimate.metric, estimate.pipeline) not in {
                 (one.task, one.metric, one.pipeline) for one in estimates
@@ -190,13 +185,9 @@ def _build_card_runs(file: Path) -> Iterator[ImportedRun]:
     if not isinstance(models, list):
         raise DatasetError("`model-index` is not a list of models", where=str(file))
     for model in models:
-        try:
+        with expect_format("`model-index` has", file):
             name = str(model["name"])
             tasks, estimates = _read_results(model["results"])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise DatasetError(
-                f"`model-index` has an unexpected format: {type(error).__name__}: {error}", where=str(file)
-            ) from None
         if tasks:
             yield ImportedRun(
                 program=_PROGRAM,

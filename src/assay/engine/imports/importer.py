@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,15 +12,12 @@ from assay.core.errors import DatasetError, UnknownName
 from assay.core.fingerprints import digest_json
 from assay.engine.imports.estimates import complete_estimates
 from assay.engine.imports.formats import RESULT_FORMATS, ResultFormat, detect_format, get_format
+from assay.engine.imports.input_files import expect_format
 from assay.store.journal.journal import JOURNAL_FILE
 from assay.store.runs.imported_runs import ImportedRun, write_imported_run
 from assay.store.runs.lookup import DEFAULT_FOLDER
 
 __all__ = ["StoredImport", "build_unknown_format_error", "import_each", "import_results"]
-
-
-_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
-"""Errors of code that expects other values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,17 +110,9 @@ def _read_runs(place: Path, known: ResultFormat) -> Iterator[ImportedRun | Datas
         yield error
 
 
-@contextmanager
-def _name_place(place: Path, known: ResultFormat) -> Iterator[None]:
-    """Turn the errors of values of another type than the format has into errors that name the path."""
-    try:
-        yield
-    except _MALFORMED as error:
-        raise DatasetError(
-            f"the files have an unexpected format: {type(error).__name__}: {str(error)[:200]}",
-            where=str(place),
-            hint=f"they were read as {known.name}; --format sets another format",
-        ) from None
+def _name_place(place: Path, known: ResultFormat) -> AbstractContextManager[None]:
+    hint = f"they were read as {known.name}; --format sets another format"
+    return expect_format("the files have", place, hint)
 
 
 def build_unknown_format_error(path: str | Path) -> UnknownName:

@@ -15,6 +15,7 @@ from assay.core.errors import DatasetError
 
 __all__ = [
     "build_identity",
+    "expect_format",
     "iterate_json_array",
     "iterate_json_object",
     "parse_count",
@@ -25,12 +26,31 @@ __all__ = [
     "read_start",
 ]
 
+_MALFORMED = (
+    AttributeError, IndexError, KeyError, OverflowError, RecursionError, SyntaxError, TypeError, ValueError
+)  # fmt: skip
+"""Errors of code that expects other values."""
+
 _START_BYTES = 4096
 _CHUNK_CHARACTERS = 1 << 20
 _MAX_COUNT = 1 << 53
 _NUMBER_SIGNS = ("", ".", "e", "E")
 _SURROGATE_BYTES = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@contextmanager
+def expect_format(what: str, where: str | Path, hint: str | None = None) -> Iterator[None]:
+    """Turn the errors of code that expects other values into an error that names the place.
+
+    Raises:
+        DatasetError: The code inside failed because a value has another type, or is missing.
+    """
+    try:
+        yield
+    except _MALFORMED as error:
+        reason = f"{type(error).__name__}: {str(error)[:200]}"
+        raise DatasetError(f"{what} an unexpected format: {reason}", where=str(where), hint=hint) from None
 
 
 def build_identity(program: str, model: str, files: Mapping[str, Path]) -> dict[str, str]:

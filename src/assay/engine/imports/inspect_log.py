@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -12,7 +13,14 @@ from typing import Any
 
 from assay.core.errors import DatasetError
 from assay.core.records.verdicts import Estimate, RepeatScores
-from assay.engine.imports.input_files import build_identity, parse_json, parse_number, read_json, read_start
+from assay.engine.imports.input_files import (
+    build_identity,
+    expect_format,
+    parse_json,
+    parse_number,
+    read_json,
+    read_start,
+)
 from assay.engine.imports.inspect_messages import RequestReader
 from assay.engine.imports.zip_members import ZipReader
 from assay.store.runs.imported_runs import ImportedDocument, ImportedRun, ImportedTask
@@ -21,9 +29,6 @@ __all__ = ["detect", "read"]
 
 _PROGRAM = "inspect_ai"
 _MEMBER = re.compile(r"samples/(.+)_epoch_(\d+)\.json", re.DOTALL)
-_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError)
-"""Errors of code that expects another structure."""
-
 _DISPERSION = ("stderr", "bootstrap_stderr", "std", "var")
 _LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 _WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
@@ -43,20 +48,20 @@ def read(path: Path) -> Iterator[ImportedRun | DatasetError]:
     for file in _list_logs(path):
         if _is_log(file):
             try:
-                log = _open_log(file)
-                runs.setdefault((log.run_id or str(file), log.model), []).append(log)
+                with _expect_log(file):
+                    log = _open_log(file)
+                    runs.setdefault((log.run_id or str(file), log.model), []).append(log)
             except DatasetError as error:
                 yield error
-            except _MALFORMED as error:
-                yield _build_format_error(file, error)
     for logs in runs.values():
         while logs:
             chosen = {log.task: log for log in reversed(logs)}  # the first log of each task
             logs = [log for log in logs if log is not chosen[log.task]]
             try:
-                run = _build_run(list(reversed(chosen.values())))
-            except _MALFORMED as error:
-                yield _build_format_error(next(iter(chosen.values())).file, error)
+                with _expect_log(next(iter(chosen.values())).file):
+                    run = _build_run(list(reversed(chosen.values())))
+            except DatasetError as error:
+                yield error
             else:
                 yield run
 
@@ -64,7 +69,8 @@ def read(path: Path) -> Iterator[ImportedRun | DatasetError]:
 def _list_logs(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path] if path.is_file() else []
-    return sorted(file for file in path.iterdir() if file.suffix in (".eval", ".json") and file.is_file())
+    patterns = ("*.eval", "*/*.eval", "*/*/*.eval", "*.json")
+    return sorted(file for pattern in patterns for file in path.glob(pattern) if file.is_file())
 
 
 def _is_log(file: Path) -> bool:
@@ -121,14 +127,11 @@ class _Log:
 
 
 def _open_log(file: Path) -> _Log:
-    try:
-        return _open_eval(file) if file.suffix == ".eval" else _open_json(file)
-    except _MALFORMED as error:
-        raise _build_format_error(file, error) from None
+    return _open_eval(file) if file.suffix == ".eval" else _open_json(file)
 
 
-def _build_format_error(file: Path, error: Exception) -> DatasetError:
-    return DatasetError(f"the log has an unexpected format: {type(error).__name__}: {error}", where=str(file))
+def _expect_log(file: Path) -> AbstractContextManager[None]:
+    return expect_format("the log has", file)
 
 
 def _open_json(file: Path) -> _Log:
@@ -322,28 +325,19 @@ def _build_estimates(log: _Log) -> Iterator[Estimate]:
 
 def _index_reductions(log: _Log) -> dict[tuple[str, str, str], Mapping[str, Any]]:
     """Return the scores over all epochs by scorer, reducer and sample."""
-    try:
-        return {
-            (
-                str(one.get("scorer") or ""),
-                str(one.get("reducer") or ""),
-                str(sample.get("sample_id")),
-            ): sample
-            for one in log.reductions
-            for sample in one.get("samples") or ()
-        }
-    except _MALFORMED as error:
-        raise _build_format_error(log.file, error) from None
+    return {
+        (str(one.get("scorer") or ""), str(one.get("reducer") or ""), str(sample.get("sample_id"))): sample
+        for one in log.reductions
+        for sample in one.get("samples") or ()
+    }
 
 
 def _read_documents(log: _Log) -> Iterator[ImportedDocument]:
-    reduced = _index_reductions(log)
-    for place, samples in enumerate(log.read_groups()):
-        try:
+    with _expect_log(log.file):
+        reduced = _index_reductions(log)
+        for place, samples in enumerate(log.read_groups()):
             index = int(samples[0]["id"]) if log.is_own else place  # Assay writes the number of the document
             yield _build_document(log, index, samples, reduced)
-        except _MALFORMED as error:
-            raise _build_format_error(log.file, error) from None
 
 
 def _build_document(

@@ -18,7 +18,13 @@ from assay.core.python_syntax import evaluate_literal
 from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood, Settings
 from assay.core.records.responses import Failure, LogProbability, Response, Usage
 from assay.core.records.verdicts import Estimate
-from assay.engine.imports.input_files import build_identity, parse_number, read_json, read_start
+from assay.engine.imports.input_files import (
+    build_identity,
+    expect_format,
+    parse_number,
+    read_json,
+    read_start,
+)
 from assay.engine.imports.prompts import build_prompt
 from assay.store.runs.imported_runs import ImportedDocument, ImportedRun, ImportedTask
 
@@ -311,15 +317,11 @@ def _read_documents(task: str, path: Path) -> Iterator[ImportedDocument]:
         try:
             for batch in opened.iter_batches(batch_size=_BATCH_SIZE, columns=wanted):
                 for row in batch.to_pylist():
-                    yield build(task, index, row)
+                    with expect_format(f"row {index} has", path):
+                        yield build(task, index, row)
                     index += 1
         except (pyarrow.ArrowException, OSError) as error:
             raise DatasetError(f"the file is damaged: {_shorten(error)}", where=str(path)) from None
-        except (KeyError, TypeError, ValueError, AttributeError, SyntaxError, IndexError) as error:
-            raise DatasetError(
-                f"row {index} has an unexpected format: {type(error).__name__}: {_shorten(error)}",
-                where=str(path),
-            ) from None
 
 
 def _shorten(error: BaseException) -> str:

@@ -20,6 +20,7 @@ from assay.core.records.responses import Failure, LogProbability, Response, Usag
 from assay.core.records.verdicts import Estimate
 from assay.engine.imports.input_files import (
     build_identity,
+    expect_format,
     iterate_json_object,
     parse_count,
     parse_number,
@@ -245,12 +246,8 @@ def _read_documents(
             if key in seen:
                 raise DatasetError(f"the file has two entries `{key}`", where=str(path))
             seen.add(key)
-            try:
+            with expect_format(f"entry {key} has", path):
                 yield _build_document(dataset.name, index, row, details.get(index, {}))
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
-                raise DatasetError(
-                    f"entry {key} has an unexpected format: {type(error).__name__}: {error}", where=str(path)
-                ) from None
             index += 1
     if not dataset.predictions:
         for number in sorted(details):

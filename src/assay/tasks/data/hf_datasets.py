@@ -103,10 +103,12 @@ def _load_error(spec: TaskSpec, error: Exception) -> DatasetError:
     if isinstance(error, ConnectionError) and not _unreachable:
         _unreachable.append(str(spec.dataset_path))
     first_line = str(error).partition("\n")[0]
+    name = str(spec.dataset_path)
+    moved = f"; if it moved, name its new id or folder: --mirror {name}=OTHER" if "/" in name else ""
     return DatasetError(
         f"cannot load the dataset `{spec.dataset_path}`: {first_line}",
         where=spec.place("dataset_path"),
-        hint="to work offline, copy it to --data_root (or ASSAY_DATA) in the layout of the hub",
+        hint="to work offline, copy it to --data_root (or ASSAY_DATA) in the layout of the hub" + moved,
     )
 
 

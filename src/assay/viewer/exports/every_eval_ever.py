@@ -26,6 +26,7 @@ from assay.viewer.exports.chat_messages import read_conversation
 from assay.viewer.exports.every_eval_ever_metrics import build_metric_config
 from assay.viewer.exports.lm_eval import build_results, find_model_name, iterate_samples
 from assay.viewer.exports.rows import dump_json
+from assay.viewer.results.notes import format_lock
 
 __all__ = ["SCHEMA_VERSION", "build_instances", "build_record", "write_every_eval_ever"]
 
@@ -164,6 +165,7 @@ def _build_library_details(run: Run, name: str) -> dict[str, str]:
         "run_id": run.facts.get("run_id") or run.id,
         "task_version": facts.get("version"),
         "n_shot": facts.get("n_shot"),
+        "lockfile": format_lock(run.facts.get("lock")) or None,
     }
     return {key: str(value) for key, value in found.items() if value is not None}
 

@@ -15,6 +15,7 @@ from assay.core.errors import OutputError, UserError
 from assay.core.records.verdicts import Estimate
 from assay.store.runs.run import Run
 from assay.viewer.exports.lm_eval import find_model_name
+from assay.viewer.results.notes import format_lock
 
 __all__ = ["merge_into_card", "write_eval_results", "write_model_index"]
 
@@ -103,6 +104,8 @@ def _build_notes(run: Run, task: str, estimate: Estimate) -> Iterator[str]:
     if estimate.scored:
         yield f"documents: {estimate.scored}"
     yield f"task: {task}"
+    if lock := format_lock(run.facts.get("lock")):
+        yield f"lockfile: {lock}"
     yield f"Assay {run.facts.get('assay_version') or ''}".strip()
 
 

@@ -201,6 +201,7 @@ class _LogBuilder:
                 "n_shot": facts.get("n_shot"),
                 "output_type": facts.get("output_type"),
                 **({"git_hash": revision} if revision else {}),
+                **({"lock": lock} if (lock := self.run.facts.get("lock")) else {}),
             },
             "scorers": [
                 {

@@ -22,6 +22,7 @@ __all__ = [
     "format_group_notes",
     "format_import_notes",
     "format_letter_notes",
+    "format_lock",
     "format_notes",
     "format_outcome_notes",
     "format_server_notes",
@@ -30,6 +31,20 @@ __all__ = [
     "format_usage",
     "read_subsets",
 ]
+
+
+def format_lock(about: Any) -> str:
+    """Return name and digest of the lockfile of a run, and the number of accepted differences; empty without one.
+
+    >>> format_lock({"file": "eval.lock", "digest": "4f6d", "drift": ["versions: …"]})
+    'eval.lock 4f6d (accepted differences: 1)'
+    """
+    if not isinstance(about, Mapping):
+        return ""
+    accepted = len(about.get("drift") or ())
+    return f"{about.get('file')} {about.get('digest')}" + (
+        f" (accepted differences: {accepted})" if accepted else ""
+    )
 
 
 def format_notes(run: Run, *, width: int = 10_000, repeats: bool = True) -> list[str]:

@@ -14,7 +14,7 @@ from assay.store.runs.run import SCORINGS_FOLDER, Run
 from assay.store.runs.usage import UsageTotals
 from assay.viewer.charts import OutcomeBar, ScoreMark, Throughput
 from assay.viewer.number_format import format_number
-from assay.viewer.results.notes import format_notes, format_outcome_notes
+from assay.viewer.results.notes import format_lock, format_notes, format_outcome_notes
 from assay.viewer.results.score_rows import iterate_breakdown, iterate_score_rows
 from assay.viewer.results.throughput import measure_throughput
 
@@ -258,9 +258,8 @@ def _iterate_settings(run: Run) -> Iterator[tuple[str, str]]:
         if value is None or (name not in _ALWAYS_SHOWN and _is_default(value, default)):
             continue
         yield f"--{name}", _format_setting(value)
-    if lock := run.facts.get("lock"):
-        drift = f" ({len(lock['drift'])} accepted differences)" if lock.get("drift") else ""
-        yield "lockfile", f"{lock['file']} {lock['digest']}{drift}"
+    if lock := format_lock(run.facts.get("lock")):
+        yield "lockfile", lock
     manifest = run.facts.get("manifest")
     manifest = manifest if isinstance(manifest, dict) else {}
     versions, hardware = manifest.get("versions", {}), manifest.get("hardware", {})

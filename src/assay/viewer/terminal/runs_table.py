@@ -10,6 +10,7 @@ from typing import Any
 from assay.core.terminal_text import escape_control_characters
 from assay.store.runs.lookup import RunSummary
 from assay.viewer.number_format import format_age, format_bytes, format_duration, format_number
+from assay.viewer.results.notes import format_lock
 from assay.viewer.text_tables import Column, TextTable
 
 __all__ = ["build_runs_table", "describe_run"]
@@ -85,9 +86,8 @@ def describe_run(summary: RunSummary, manifest: dict[str, Any] | None) -> Iterat
     if manifest.get("command"):
         yield f"command  {shlex.join(manifest['command'])}"
     yield f"versions assay {versions.get('assay')}, Python {versions.get('python')}, {hardware.get('platform')}"
-    if isinstance(lock := manifest.get("lock"), dict):
-        drift = len(lock.get("drift") or ())
-        yield f"lock     {lock.get('file')} {lock.get('digest')}{f', {drift} accepted differences' if drift else ''}"
+    if lock := format_lock(manifest.get("lock")):
+        yield f"lock     {lock}"
     for checkout, about in manifest.get("commits", {}).items():
         changes = {True: ", with uncommitted changes", False: "", None: ", uncommitted changes unknown"}[
             about.get("dirty")

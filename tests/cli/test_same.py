@@ -86,6 +86,7 @@ def test_two_models_are_asked_with_several_prompts(
         (["{0}", "{1}", *["--reference", "{0}"] * 3], "more than two reference runs"),
         (["{0}", "{1}", "--reference", "{1}"], "is given twice"),
         ([*ASK, "--budget", "5"], "at --budget"),
+        ([*ASK, "--against", "dumy"], "dumy"),
         ([*ASK, "--subset", "x"], "at --subset"),
         ([*ASK, "--stop_when", "halfwidth<0.01"], "at --stop_when"),
     ],
@@ -96,4 +97,6 @@ def test_invalid_arguments_are_explained(
 ) -> None:
     given = [word.format(*runs) for word in words if word != "same"]
     assert run_command_line(["same", *given, "--in", str(Path(runs[0]).parent)]) == 2
-    assert message in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert message in shown
+    assert "running" not in shown  # also for the second of two models

@@ -142,3 +142,9 @@ def test_two_watches_of_the_same_folder_exclude_each_other(assay_command: Assay,
     finally:
         lock.release()
     assert called.code == 2 and "these checkpoints are watched already" in called.err
+
+
+def test_empty_folder_is_named_with_the_patterns(assay_command: Assay, training: Path) -> None:
+    called = watch(assay_command, "--once", "-o", "runs", "--pattern", "model-*")
+    assert called.code == 0
+    assert "warning: no checkpoint matches model-* so far" in called.err

@@ -17,6 +17,7 @@ from assay.core.terminal_text import escape_control_characters
 
 if TYPE_CHECKING:
     from assay.core.options.run_spec import RunSpec
+    from assay.engine.planning.records import Plan
     from assay.viewer.same_model.verdict import SameModelOptions, SameModelVerdict
 
 __all__ = ["command"]
@@ -175,7 +176,8 @@ def _ask_both(
     spec = RunSpec.of(given)
     arguments = spec.model_args if against_args is None else parse_arguments(against_args)
     specs = (spec, replace(spec, model=against, model_args=arguments))
-    orders = _shuffle_documents(spec)
+    plan, _ = [api.plan(one) for one in specs]  # errors of both models are reported before the first request
+    orders = _shuffle_documents(plan)
     size = FIRST_ROUND_SIZE
     while True:
         samples = {task: sorted(order[:size]) for task, order in orders.items()}
@@ -195,16 +197,15 @@ def _select(spec: RunSpec, samples: Mapping[str, list[int]]) -> RunSpec:
     return replace(spec, samples=dict(samples), limit=None, offset=0)
 
 
-def _shuffle_documents(spec: RunSpec) -> dict[str, list[int]]:
+def _shuffle_documents(plan: Plan) -> dict[str, list[int]]:
     """Return the documents of each task in random order, the same for the same seed and for all prompts of a task."""
-    from assay import api
     from assay.tasks.variants.expansion import find_family
 
     orders = {}
-    for planned in api.plan(spec).tasks.values():
+    for planned in plan.tasks.values():
         name = find_family(planned.spec)
         order = list(planned.task.indices)
-        Random(f"{spec.seed[0]} {name} same").shuffle(order)
+        Random(f"{plan.spec.seed[0]} {name} same").shuffle(order)
         orders[name] = order
     return orders
 

@@ -131,3 +131,10 @@ def test_scores_of_repeats_are_preferred_and_others_must_be_shares() -> None:
 )
 def test_a_temperature_means_sampling(settings: dict[str, Any], sampled: bool) -> None:
     assert is_sampled({"requests": [answer("a", settings=settings)]}) is sampled
+
+
+@pytest.mark.parametrize("further", [[], [likelihood(-1.0)]])
+def test_a_likelihood_that_is_no_number_differs_from_a_number_only(further: list[dict[str, Any]]) -> None:
+    unknown, known = [likelihood(float("nan")), *further], [likelihood(-2.0), *further]
+    assert measure_pair(unknown, unknown)["likelihoods"] == 0.0
+    assert measure_pair(unknown, known)["likelihoods"] == 1.0

@@ -142,9 +142,14 @@ def _compare_likelihoods(pairs: Sequence[tuple[float, float]]) -> float:
     """Return the total variation distance between the probabilities of the choices; for a single continuation, how much its
     probability changes relative to the larger one.
 
+    If a log probability is NaN, the discrepancy is 1 unless it is NaN on both sides.
+
     >>> round(_compare_likelihoods([(-1.0, -1.0), (-2.0, -1.0)]), 3)
     0.231
     """
+    unknown = [(math.isnan(one), math.isnan(other)) for one, other in pairs]
+    if any(map(any, unknown)):
+        return float(any(one != other for one, other in unknown))
     if len(pairs) == 1:
         first, second = pairs[0]
         if first == second:  # also if both are -inf

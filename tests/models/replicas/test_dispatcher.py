@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import selectors
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -309,3 +310,75 @@ def test_a_held_dispatcher_sends_no_batches() -> None:
         return [outcome async for outcome in dispatcher.answer(window)]
 
     asyncio.run(work())
+
+
+class VirtualTimeSelector(selectors.SelectSelector):
+    """Advances a clock instead of waiting."""
+
+    now_s = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self.now_s += timeout or 0.0
+        return super().select(0)
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """An event loop in which sleeping takes no time."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualTimeSelector()
+        super().__init__(self.clock)
+
+    def time(self) -> float:
+        return self.clock.now_s
+
+
+class TimedReplica:
+    """Answers one request after the other. Messages take a while in both directions; answers are sent in groups."""
+
+    each_s, message_s, group = 0.004, 0.05, 12
+
+    def __init__(self) -> None:
+        self.busy_s = self._free_at = 0.0
+
+    async def answer(self, batch: Sequence[Request]) -> AsyncIterator[Sequence[Outcome]]:
+        clock = asyncio.get_running_loop().time
+        begin = max(clock() + self.message_s, self._free_at)
+        self._free_at = begin + self.each_s * len(batch)
+        self.busy_s = self.each_s * len(batch)
+        for start in range(0, len(batch), self.group):
+            part = batch[start : start + self.group]
+            await asyncio.sleep(begin + self.each_s * (start + len(part)) + self.message_s - clock())
+            yield [Response(request_id=one.id, value="") for one in part]
+
+    async def release(self) -> None:
+        pass
+
+
+def measure_seconds(count: int, replicas: int) -> float:
+    """Return the time in which replicas answer `count` requests, in windows as the engine submits them."""
+
+    async def start() -> TimedReplica:
+        return TimedReplica()
+
+    async def work() -> float:
+        limits = DispatchLimits(replicas=replicas, window=64, concurrency=1)
+        fleet = ReplicaDispatcher(start, limits)
+        await fleet.open()
+        asked = requests(count)
+        windows = iter([asked[at : at + 256] for at in range(0, count, 256)])
+
+        async def submit() -> None:
+            for window in windows:
+                assert len([outcome async for outcome in fleet.answer(window)]) == len(window)
+
+        await asyncio.gather(*(submit() for _ in range(limits.in_flight)))
+        await fleet.close()
+        return asyncio.get_running_loop().time()
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(work())
+
+
+def test_two_replicas_are_almost_twice_as_fast_as_one() -> None:
+    assert measure_seconds(1500, 1) / measure_seconds(1500, 2) > 1.9

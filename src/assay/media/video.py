@@ -52,12 +52,16 @@ def extract_frames(source: MediaFile, selection: FrameSelection) -> Clip:
     except ModuleNotFoundError:
         raise MissingPackage.of("av", "decoding videos", extra="media", where=source.name) from None
     try:
-        index = _read_index(av, source)
-        times = index.times_s
-        selected = select_frames(times, selection)
-        if not selected:
-            raise MediaError(_explain_no_frames(times, selection), where=source.name)
-        found = dict(_decode(av, source, index, selected))
+        with _open_video(av, source) as container:
+            index = _read_index(container) or _count_frames(av, source)
+            times = index.times_s
+            selected = select_frames(times, selection)
+            if not selected:
+                raise MediaError(_explain_no_frames(times, selection), where=source.name)
+            if index.keys:
+                found = dict(_decode(av, container, index, selected))
+        if not index.keys:
+            found = dict(_decode_sequentially(av, source, selected))
     except (av.FFmpegError, OSError, ValueError, EOFError) as error:
         raise MediaError(f"cannot read the video: {error}", where=source.name) from None
     decoded = [number for number in selected if number in found]
@@ -136,69 +140,69 @@ class _Index:
         return [(tick - self.ticks[0]) * self.tick_s for tick in self.ticks]
 
 
-def _read_index(av: Any, source: MediaFile) -> _Index:
+def _read_index(container: Any) -> _Index | None:
     """Return the frame index of a file from its packets, without decoding.
 
-    AVI files, and some packets of other files, have no presentation times. These files are decoded once to count the
-    frames, and seeking is not possible.
+    None for AVI files and files in which a packet has no presentation time: seeking is not possible in them.
     """
-    with _open_video(av, source) as container:
-        stream = container.streams.video[0]
-        timed = container.format.name != "avi"
-        packets = [
-            (packet.pts, packet.dts, packet.is_keyframe)
-            for packet in (container.demux(stream) if timed else ())
-            if packet.size and not packet.is_discard
-        ]
-        ticks = {pts for pts, _, _ in packets}
-        if packets and None not in ticks and len(ticks) == len(packets):
-            keys = sorted((pts, dts) for pts, dts, is_key in packets if is_key)
-            by_dts = container.format.name in _SEEK_BY_DTS and all(dts is not None for _, dts in keys)
-            seeks = [dts if by_dts else pts for pts, dts in keys]
-            return _Index(sorted(ticks), [pts for pts, _ in keys], seeks, float(stream.time_base))
+    stream = container.streams.video[0]
+    timed = container.format.name != "avi"
+    packets = [
+        (packet.pts, packet.dts, packet.is_keyframe)
+        for packet in (container.demux(stream) if timed else ())
+        if packet.size and not packet.is_discard
+    ]
+    ticks = {pts for pts, _, _ in packets}
+    if not packets or None in ticks or len(ticks) < len(packets):
+        return None
+    keys = sorted((pts, dts) for pts, dts, is_key in packets if is_key)
+    by_dts = container.format.name in _SEEK_BY_DTS and all(dts is not None for _, dts in keys)
+    seeks = [dts if by_dts else pts for pts, dts in keys]
+    return _Index(sorted(ticks), [pts for pts, _ in keys], seeks, float(stream.time_base))
+
+
+def _count_frames(av: Any, source: MediaFile) -> _Index:
+    """Return an index without key frames: decodes the file once."""
     with _open_video(av, source) as container:
         rate = float(container.streams.video[0].average_rate or 25)
         return _Index(range(sum(1 for _ in _iterate_frames(av, container))), (), (), 1 / rate)
 
 
-def _decode(av: Any, source: MediaFile, index: _Index, selected: Sequence[int]) -> Iterator[tuple[int, Any]]:
+def _decode(av: Any, container: Any, index: _Index, selected: Sequence[int]) -> Iterator[tuple[int, Any]]:
     """Yield the selected frames; seek to the last key frame before each unless the decoder is already past it.
 
     Frames that no other frame refers to are not decoded unless they are selected.
     """
-    with _open_video(av, source) as container:
-        if not index.keys:
-            yield from _decode_sequentially(av, container, selected)
-            return
-        stream = container.streams.video[0]
-        stream.thread_type = "AUTO"
-        decoded: Iterator[Any] = iter(())
-        needed = {index.ticks[number] for number in selected}
-        position = index.ticks[0] - 1
-        for number in selected:
-            tick = index.ticks[number]
-            key = max(bisect_right(index.keys, tick) - 1, 0)
-            if index.keys[key] > position:
-                container.seek(index.key_seeks[key], stream=stream)
-                decoded = _iterate_frames(av, container, needed)
-            for frame in decoded:
-                if frame.pts is None:
-                    continue
-                position = frame.pts
-                if position == tick:
-                    yield number, frame.to_image()
-                if position >= tick:
-                    break
+    stream = container.streams.video[0]
+    stream.thread_type = "AUTO"
+    decoded: Iterator[Any] = iter(())
+    needed = {index.ticks[number] for number in selected}
+    position = index.ticks[0] - 1
+    for number in selected:
+        tick = index.ticks[number]
+        key = max(bisect_right(index.keys, tick) - 1, 0)
+        if index.keys[key] > position:
+            container.seek(index.key_seeks[key], stream=stream)
+            decoded = _iterate_frames(av, container, needed)
+        for frame in decoded:
+            if frame.pts is None:
+                continue
+            position = frame.pts
+            if position == tick:
+                yield number, frame.to_image()
+            if position >= tick:
+                break
 
 
-def _decode_sequentially(av: Any, container: Any, selected: Sequence[int]) -> Iterator[tuple[int, Any]]:
+def _decode_sequentially(av: Any, source: MediaFile, selected: Sequence[int]) -> Iterator[tuple[int, Any]]:
     left = set(selected)
-    for number, frame in enumerate(_iterate_frames(av, container)):
-        if number in left:
-            left.discard(number)
-            yield number, frame.to_image()
-        if not left:
-            return
+    with _open_video(av, source) as container:
+        for number, frame in enumerate(_iterate_frames(av, container)):
+            if number in left:
+                left.discard(number)
+                yield number, frame.to_image()
+            if not left:
+                return
 
 
 def _iterate_frames(av: Any, container: Any, needed: AbstractSet[int] | None = None) -> Iterator[Any]:

@@ -6,11 +6,15 @@ Runs Assay and lm_eval 0.4.13 on the same task files in sequence, and prints doc
 lm_eval gets fewer documents, because its cost per document does not depend on their number. Assay journals every document,
 request, response and verdict; lm_eval stores nothing. `--peer-documents 0` skips lm_eval. `--million` adds a run of
 `generate` with a million documents, without lm_eval. Both run with compiled modules, as installed by `pip`.
+
+Also measured, without lm_eval: the bytes of the journal per generated answer without the texts of document, prompt and answer,
+and the CPU time from the start of Python to the first request of a task with 100,000 rows.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -64,7 +68,25 @@ from instant import InstantModel
 started = time.process_time()
 run = assay.run(model=InstantModel(), tasks=[sys.argv[1]], output_path=sys.argv[2], log_samples=False, no_cache=True)
 name = next(iter(run.tasks))
-print(json.dumps({"cpu_s": time.process_time() - started, "results": run.results[name]}))
+cpu_s = time.process_time() - started
+journal_bytes = sum(path.stat().st_size for path in run.folder.glob("journal.sqlite*"))
+print(json.dumps({"cpu_s": cpu_s, "results": run.results[name], "journal_bytes": journal_bytes}))
+"""
+
+FIRST_REQUEST = """
+import json, sys, time
+import assay
+sys.path.insert(0, sys.argv[3])
+from instant import InstantModel
+asked_at = []
+
+def reply(document):
+    asked_at.append(time.process_time())
+    return "7"
+
+# the limit shortens what follows the first request; all rows are read before it
+assay.run(model=InstantModel(reply=reply), tasks=[sys.argv[1]], output_path=sys.argv[2], no_cache=True, limit=500)
+print(json.dumps({"cpu_s": asked_at[0]}))
 """
 
 THEIRS = """
@@ -103,6 +125,7 @@ def main() -> None:
     parser.add_argument("--peer-documents", type=int, default=1_000)
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--million", action="store_true")
+    parser.add_argument("--first-rows", type=int, default=100_000)
     add_json_option(parser)
     options = parser.parse_args()
     counts = {"generate": options.documents, "choice5": options.choice_documents}
@@ -116,6 +139,8 @@ def main() -> None:
             report.add(compare_task(name, counts[name], options.peer_documents, ours))
         if options.million:
             measure_million(ours, report)
+        measure_journal(options.documents, ours, report)
+        measure_first_request(options.first_rows, ours, report)
 
 
 def compare_task(name: str, documents: int, fewer: int, ours: dict[str, str]) -> Measurement:
@@ -146,11 +171,33 @@ def measure_million(ours: dict[str, str], report: Report) -> None:
     report.add(Measurement(what=f"{what}: memory", ours=row["peak_mb"], unit="MB", goal=Goal(most=1500)))
 
 
-def run_assay(name: str, documents: int, environment: dict[str, str]) -> dict[str, Any]:
+def measure_journal(documents: int, ours: dict[str, str], report: Report) -> None:
+    """Measure what the journal stores per answer beside the texts of document, prompt and answer."""
+    stored = run_assay("generate", documents, ours)["journal_bytes"]
+    texts = sum(
+        len(json.dumps(row)) + len(f"Question: {row['question']}\\nAnswer:7") for row in make_rows(documents)
+    )
+    each = (stored - texts) / documents
+    print(
+        f"journal: {each:.0f} bytes per generated answer beside its texts, {stored / documents:.0f} with them"
+    )
+    what = f"journal per generated answer beside its texts, {documents:,} documents"
+    report.add(Measurement(what=what, ours=each, unit="bytes", goal=Goal(most=350)))
+
+
+def measure_first_request(rows: int, ours: dict[str, str], report: Report) -> None:
+    """Measure the CPU time from the start of Python to the first request."""
+    seconds = min(run_assay("generate", rows, ours, FIRST_REQUEST)["cpu_s"] for _ in range(3))
+    print(f"first request of a task with {rows:,} rows: {seconds:.2f} CPU s")
+    what = f"first request of a task with {rows:,} rows"
+    report.add(Measurement(what=what, ours=seconds, unit="CPU s", goal=Goal(most=0.5)))
+
+
+def run_assay(name: str, documents: int, environment: dict[str, str], script: str = OURS) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         task = write_task(Path(folder), name, make_rows(documents), TASKS[name])
         return measure_script(
-            sys.executable, OURS, str(task), f"{folder}/out", FOLDER, cwd=Path(folder), **environment
+            sys.executable, script, str(task), f"{folder}/out", FOLDER, cwd=Path(folder), **environment
         )
 
 

@@ -217,7 +217,7 @@ def run_child(task: str, limit: int, seconds_each: float) -> None:
     import assay
 
     sampler, model, started = MemorySampler(), VideoModel(seconds_each), time.monotonic()
-    finished = assay.run(model=model, tasks=[task], limit=limit, no_cache=True)
+    finished = assay.run(model=model, tasks=[task], limit=limit, no_cache=True, media_memory_mb=64)
     seconds = time.monotonic() - started
     if (outcomes := finished.outcomes("videos")) != {"scored": limit}:
         raise SystemExit(f"not every clip was scored: {outcomes}")

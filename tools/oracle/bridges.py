@@ -1,8 +1,9 @@
 """Run a model class of another harness in the harness itself and through Assay, and compare results and responses.
 
-Run it with the Python of an environment that has the harness and what Assay imports:
+Run it from the root of the clone, with the Python of an environment in which the harness and Assay are installed
+(`pip install --no-deps -e .`):
 
-    PYTHONPATH=src:. HARNESS_ENVIRONMENT/bin/python -m tools.oracle.bridges tests/parity/corpus/lm_eval \\
+    PYTHONPATH=. HARNESS_ENVIRONMENT/bin/python -m tools.oracle.bridges tests/parity/corpus/lm_eval \\
         --harness lm_eval --model hf --model_args pretrained=CHECKPOINT,device=cpu
 
 The tasks are those of the installed harness. Their documents come from a corpus: each task gets a file that includes the
@@ -16,6 +17,7 @@ import importlib.util
 import json
 import math
 import os
+import runpy
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
@@ -44,6 +46,12 @@ _TOLERANCE = 1e-9
 @click.option("--count", default=24, show_default=True, help="Number of tasks, of as many families.")
 @click.option("--limit", default=3, show_default=True, help="Documents of each task.")
 @click.option("--modality", default="", help="lmms_eval: only tasks with these media, e.g. `image`.")
+@click.option("--output_type", type=click.Choice(_OUTPUT_TYPES), help="Only tasks with this output type.")
+@click.option(
+    "--include_path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Python file that registers the model.",
+)
 @click.option("--json", "output", type=click.Path(path_type=Path), help="Write both results to this file.")
 def main(
     corpus: Path,
@@ -54,14 +62,19 @@ def main(
     count: int,
     limit: int,
     modality: str,
+    output_type: str | None,
+    include_path: Path | None,
     output: Path | None,
 ) -> None:
     """Compare a model of a harness in the harness itself and through Assay."""
     os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
     with TemporaryDirectory(prefix="assay-bridge-") as folder:
-        names = write_tasks(corpus, harness, Path(folder), count=count, modality=modality)
+        output_types = (output_type,) if output_type else _OUTPUT_TYPES
+        names = write_tasks(
+            corpus, harness, Path(folder), count=count, modality=modality, output_types=output_types
+        )
         options = {"model_args": model_args, "gen_kwargs": gen_kwargs, "limit": limit}
-        theirs, ours = compare_bridge(harness, model, names, Path(folder), options)
+        theirs, ours = compare_bridge(harness, model, names, Path(folder), options, include_path)
     differences = {name: list(_find_differences(theirs.get(name), ours.get(name))) for name in names}
     for name in names:
         click.echo(f"{name}: {'; '.join(differences[name][:3]) or 'identical'}")
@@ -77,13 +90,21 @@ def main(
         raise SystemExit(1)
 
 
-def write_tasks(corpus: Path, harness: str, folder: Path, *, count: int, modality: str = "") -> list[str]:
+def write_tasks(
+    corpus: Path,
+    harness: str,
+    folder: Path,
+    *,
+    count: int,
+    modality: str = "",
+    output_types: Sequence[str] = _OUTPUT_TYPES,
+) -> list[str]:
     """Write task files and datasets of recorded tasks, one per family; return the names of the tasks."""
     package = importlib.util.find_spec(harness)
     if package is None or package.origin is None:
         raise CorpusError(f"{harness} is not installed")
     root = Path(package.origin).parent / ("tasks" if harness == "lm_eval" else "")
-    chosen = _choose_records(corpus, root, harness, count, modality)
+    chosen = _choose_records(corpus, root, harness, modality, output_types)[:count]
     for record in chosen:
         splits = _build_splits(record, harness, corpus)
         files = {}
@@ -107,18 +128,18 @@ def write_tasks(corpus: Path, harness: str, folder: Path, *, count: int, modalit
 
 
 def _choose_records(
-    corpus: Path, root: Path, harness: str, count: int, modality: str
+    corpus: Path, root: Path, harness: str, modality: str, output_types: Sequence[str]
 ) -> list[Mapping[str, Any]]:
     """Choose tasks of different families, each output type in turn."""
     families: set[str] = set()
-    by_type: dict[str, list[Mapping[str, Any]]] = {kind: [] for kind in _OUTPUT_TYPES}
+    by_type: dict[str, list[Mapping[str, Any]]] = {kind: [] for kind in output_types}
     for record in read_records(corpus, _PATTERNS[harness]):
         family = record["yaml_relpath"].removeprefix("tasks/").partition("/")[0]
-        if family not in families and _is_usable(record, modality, root):
+        if family not in families and record["output_type"] in by_type and _is_usable(record, modality, root):
             families.add(family)
             by_type[record["output_type"]].append(record)
     turns = zip_longest(*by_type.values())
-    return [record for turn in turns for record in turn if record is not None][:count]
+    return [record for turn in turns for record in turn if record is not None]
 
 
 def _is_usable(record: Mapping[str, Any], modality: str, root: Path) -> bool:
@@ -129,7 +150,6 @@ def _is_usable(record: Mapping[str, Any], modality: str, root: Path) -> bool:
     source += _read_included(source, path)
     return (
         record.get("variant", "default") == "default"
-        and record["output_type"] in _OUTPUT_TYPES
         and not record.get("uses_global_rng")
         and not record.get("files")
         and not record.get("skipped_metrics")
@@ -173,11 +193,23 @@ def _build_splits(record: Mapping[str, Any], harness: str, corpus: Path) -> Mapp
 
 
 def compare_bridge(
-    harness: str, model: str, names: Sequence[str], folder: Path, options: Mapping[str, Any]
+    harness: str,
+    model: str,
+    names: Sequence[str],
+    folder: Path,
+    options: Mapping[str, Any],
+    include_path: Path | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Evaluate in the harness and in Assay; return the numbers and responses of each task, of both."""
-    theirs = _evaluate_in_harness(harness, model, names, folder, options)
-    return theirs, _evaluate_in_assay(f"{harness}/{model}", names, folder, options)
+    """Evaluate in the harness and in Assay; return the numbers and responses of each task, of both.
+
+    `include_path` is a Python file that registers the model, for a model that is not part of the harness.
+    """
+    if include_path is None:
+        theirs = _evaluate_in_harness(harness, model, names, folder, options)
+        return theirs, _evaluate_in_assay(f"{harness}/{model}", names, [folder], options)
+    ours = _evaluate_in_assay(model, names, [folder, include_path], options)
+    runpy.run_path(str(include_path))
+    return _evaluate_in_harness(harness, model, names, folder, options), ours
 
 
 def _evaluate_in_harness(
@@ -209,7 +241,7 @@ def _evaluate_in_harness(
 
 
 def _evaluate_in_assay(
-    model: str, names: Sequence[str], folder: Path, options: Mapping[str, Any]
+    model: str, names: Sequence[str], include_path: Sequence[Path], options: Mapping[str, Any]
 ) -> dict[str, Any]:
     import assay
     from assay.viewer.exports.lm_eval import build_results, iterate_samples
@@ -217,8 +249,8 @@ def _evaluate_in_assay(
     run = assay.run(
         model=model,
         tasks=list(names),
-        include_path=[str(folder)],
-        output_path=str(folder / "runs"),
+        include_path=[str(path) for path in include_path],
+        output_path=str(include_path[0] / "runs"),
         bootstrap_iters=0,
         batch_size=1,
         confirm_run_unsafe_code=True,
@@ -237,9 +269,10 @@ def _evaluate_in_assay(
 def _select_numbers(results: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metrics of a task that have a value. Standard errors of lmms_eval's own kinds are not in files of
     lm_eval's form."""
+    values = {key: value.tolist() if hasattr(value, "tolist") else value for key, value in results.items()}
     return {
         key: value
-        for key, value in results.items()
+        for key, value in values.items()
         if "," in key
         and not key.partition(",")[0].endswith(("_stderr_clt", "_stderr_clustered"))
         and value not in ([], None, "N/A")

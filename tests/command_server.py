@@ -31,7 +31,8 @@ __all__ = ["OTHER_HASH_SEED", "CommandProcess", "run_command", "start_command"]
 MODULES = """assay.api assay.cli.run assay.cli.run_output assay.cli.tables assay.models.embedded.adapter
     assay.scoring.edit_distance assay.scoring.filters.choices assay.scoring.filters.selection assay.scoring.metrics.aggregated
     assay.scoring.metrics.exact_match assay.store.runs.imported_runs assay_compat.plugin numpy.random rich.console
-    rich.markup""".split()
+    rich.markup PIL.Image assay.cli.app assay.models.embedded.engine assay.scoring.filters.call assay.scoring.filters.letter
+    safetensors.numpy""".split()
 """What most commands import."""
 
 CAN_FORK = sys.platform == "linux"
@@ -263,11 +264,16 @@ def serve() -> None:
 
 def _fill_caches() -> None:
     """Compute what each command computes once."""
-    from assay.engine.planning.manifests.environment import compute_code_digests, describe_hardware
+    from assay.engine.planning.manifests.environment import (
+        compute_code_digests,
+        describe_hardware,
+        list_versions,
+    )
     from assay.tasks.files.index import TaskIndex, find_task_roots
 
     compute_code_digests()
     describe_hardware()
+    list_versions()
     TaskIndex.build(find_task_roots())
 
 
@@ -316,6 +322,15 @@ def _become_command(
 
 
 def run_main() -> None:
+    """Run the command and exit without destroying all objects, which would copy the memory of the server."""
     from assay.cli import main
 
-    main()
+    try:
+        main()
+    except SystemExit as end:
+        if not isinstance(end.code, int):
+            raise
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(end.code)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import tomllib
+import urllib.request  # noqa: F401 - the code imports it after a test has emptied sys.path
 from pathlib import Path
 from typing import Any
 

@@ -15,7 +15,8 @@ from hypothesis import settings
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in a background job; some tests send Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-settings.register_profile("assay", deadline=None, derandomize=True, database=None)
+settings.register_profile("assay", max_examples=30, deadline=None, derandomize=True, database=None)
+settings.register_profile("thorough", max_examples=500, deadline=None, database=None)  # see tests/TIME.md
 settings.load_profile("assay")
 
 REQUIRED_PACKAGES = {

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from assay.core.errors import AssayError
@@ -67,7 +67,6 @@ def test_every_built_in_filter_is_tried() -> None:
 
 
 @pytest.mark.parametrize("case", sorted(STEPS))
-@settings(max_examples=30)
 @given(responses=ANSWERED, choices=st.sampled_from(CHOICES))
 @example(responses=[[""] * REPEATS], choices=[])
 @example(responses=[["(" * 30, ")" * 30, "\\" * 30]], choices=["(", ")", "\\"])
@@ -101,7 +100,6 @@ ARGUMENTS = st.dictionaries(
 )
 
 
-@settings(max_examples=200)
 @given(name=st.sampled_from(sorted({*FILTERS} - TASK_CODE)), arguments=ARGUMENTS)
 @example(name="regex", arguments={"regex_pattern": "("})
 @example(name="take_first_k", arguments={"k": -1})

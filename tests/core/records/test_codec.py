@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from assay.core.records.codec import decode, encode, to_plain
@@ -57,7 +57,6 @@ def kinds(value: Any) -> Any:
     return type(value)
 
 
-@settings(max_examples=500)
 @given(value=VALUES)
 @example(value={"$tuple": [1]})
 @example(value={"$array": "int64", "values": [1]})

@@ -48,7 +48,7 @@ def test_the_word_around_the_cursor_is_replaced(index: DocumentIndex) -> None:
     assert (found.start, found.end) == (0, 4)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text("score<>=!~ ()[],/\"'`1 andinot", max_size=20), cursor=st.integers(-3, 30))
 def test_any_text_can_be_completed(index: DocumentIndex, text: str, cursor: int) -> None:
     found = complete_expression(text, cursor, build_name_catalog(index))

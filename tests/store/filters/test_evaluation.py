@@ -86,7 +86,7 @@ def test_an_expression_selects_the_matching_documents(index: DocumentIndex, wher
     assert select(index, where) == [document for document in EVERY if CASES[where](*document)]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     expression=st.recursive(
         st.sampled_from(sorted(CASES)).map(lambda where: (f"({where})", CASES[where])),

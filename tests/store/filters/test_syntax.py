@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.store.filters.syntax import (
@@ -110,7 +110,6 @@ def test_an_error_points_at_the_expression() -> None:
     assert pickle.loads(pickle.dumps(caught.value)).position == 7
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.text("abs<>=!~ ()[],/\\\"'`0.5-and or not in&|{}*+?\n", max_size=30))
 def test_any_text_is_parsed_or_rejected(text: str) -> None:
     problem = None
@@ -121,7 +120,6 @@ def test_any_text_is_parsed_or_rejected(text: str) -> None:
     assert problem is None or (problem.what and 0 <= problem.position <= len(text))
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.text(max_size=20))
 def test_quoted_values_are_read_back(value: str) -> None:
     found = parse_expression(f"name={quote_value(value)}")

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.core.records.documents import Document
@@ -63,7 +63,6 @@ def write(journal: Journal, what: str, given_rows: list[tuple[Any, str]]) -> Non
         journal.add_judged("t", outcomes, answers, verdicts).result()
 
 
-@settings(max_examples=60)
 @given(steps=STEPS)
 def test_the_first_response_stays_the_last_judgement_counts_and_failures_are_no_answers(
     steps: list[tuple[str, list[tuple[Any, str]]]],

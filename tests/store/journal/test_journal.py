@@ -171,7 +171,7 @@ def test_a_log_probability_that_is_not_a_number_stays_one(journal: Journal) -> N
     assert math.isnan(value.total) and value.greedy
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(totals=st.lists(st.floats(allow_nan=False), min_size=1, max_size=20))
 def test_log_probabilities_are_kept_bit_for_bit(journal: Journal, totals: list[float]) -> None:
     named = {f"f{bits(total).hex()}": total for total in totals}

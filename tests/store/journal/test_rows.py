@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.core.records.messages import Audio, Image, Message, Prompt, Text, Video
@@ -32,7 +32,6 @@ RESPONSES = st.builds(
 )
 
 
-@settings(max_examples=200)
 @given(response=RESPONSES)
 def test_a_response_survives_the_way_into_a_row_and_back(response: Response) -> None:
     assert response_from_row(build_response_row("f", response, source="model", at=1.0)) == response
@@ -90,7 +89,6 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=200)
 @given(fields=st.dictionaries(TEXTS, JSON, max_size=4))
 def test_the_fields_of_a_document_are_json_that_sqlite_can_hold(fields: dict[str, Any]) -> None:
     text = encode_fields(fields)
@@ -107,7 +105,6 @@ STRANGE = st.recursive(
 )
 
 
-@settings(max_examples=200)
 @given(fields=st.dictionaries(TEXTS, STRANGE, max_size=4))
 def test_whatever_the_fields_hold_there_is_a_text_for_it(fields: dict[str, Any]) -> None:
     encode_fields(fields).encode()

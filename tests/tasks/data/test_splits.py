@@ -286,7 +286,7 @@ HOSTILE = st.one_of(
 )
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     content=HOSTILE, suffix=st.sampled_from([".json", ".jsonl", ".csv", ".tsv"]), number=st.integers(0, 10**9)
 )

@@ -82,7 +82,7 @@ NAMES = st.one_of(
 )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     config=st.fixed_dictionaries(
         {"doc_to_text": st.sampled_from(["x", "task: z", "a\ntask: z", "\n\ngroup: z\n"])},

@@ -239,7 +239,7 @@ HOSTILE = st.one_of(
 )
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=HOSTILE)
 def test_whatever_the_bytes_only_our_errors_come_out(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "hostile.yaml"
@@ -273,7 +273,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(keys=st.dictionaries(KEYS, VALUES, max_size=6))
 def test_whatever_the_keys_hold_only_our_errors_come_out(tmp_path: Path, keys: dict[str, str]) -> None:
     path = tmp_path / "hostile.yaml"

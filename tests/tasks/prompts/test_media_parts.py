@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image as Pictures
 
@@ -69,7 +69,6 @@ def test_a_broken_picture_is_refused_with_its_place(data: bytes) -> None:
     assert caught.value.where == "a.yaml:5"
 
 
-@settings(max_examples=300)
 @given(at=st.integers(0, len(png()) - 1), value=st.integers(0, 255), cut=st.integers(0, len(png())))
 def test_whatever_is_wrong_with_a_picture_only_our_errors_come_out(at: int, value: int, cut: int) -> None:
     data = bytearray(png())

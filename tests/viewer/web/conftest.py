@@ -83,7 +83,9 @@ def browser() -> Iterator[Any]:
 
     path = find_chromium()
     if path is None:
-        pytest.skip("no Chromium on this machine: `apt-get install chromium`, or set ASSAY_CHROMIUM")
+        pytest.skip(
+            "no Chromium on this machine: `apt-get install chromium-headless-shell`, or set ASSAY_CHROMIUM"
+        )
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

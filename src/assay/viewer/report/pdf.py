@@ -13,6 +13,7 @@ from assay.core.errors import MissingPackage, OutputError
 __all__ = ["find_browser", "write_pdf"]
 
 _BROWSER_NAMES = (
+    "chromium-headless-shell",
     "chromium",
     "chromium-browser",
     "google-chrome-stable",

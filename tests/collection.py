@@ -37,3 +37,10 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
         gc.set_threshold(ALLOCATIONS_PER_COLLECTION, 10, 10)
         gc.enable()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put modules with slow tests first, so that the last one does not run alone in its process. Random order stays random."""
+    if not config.pluginmanager.hasplugin("randomly"):
+        slow = {item.path for item in items if item.get_closest_marker("slow")}
+        items.sort(key=lambda item: item.path not in slow)

@@ -85,6 +85,8 @@ def test_scores_tokens_latency_and_costs(plot_runs: Runs) -> None:
     assert "40 responses: median 2.05 s, 90th percentile 3.61 s" in plots["latency"].summary
     assert "Total $0.082" in plots["cost"].summary
     assert sum(row[2] for row in plots["cost"].table.rows) == 40
+    build = plots["cost"].build
+    assert build is not None and build(LIGHT)["layout"]["xaxis"]["exponentformat"] == "none"
     trend = plots["score_by_output_tokens"]
     assert [row[3] for row in trend.table.rows] == [4] * 10
     assert [row[4] for row in trend.table.rows] == [0.75] * 10

@@ -107,7 +107,7 @@ def test_a_view_is_saved_opened_and_removed(visit: Visit, runs: Runs, screenshot
 def test_the_selection_is_downloaded(visit: Visit, runs: Runs) -> None:
     page = open_documents(visit, runs[0], "?where=task%3Dsums+and+document%3C13&sort=document&order=desc")
     link = page.locator("a[download]")
-    assert link.inner_text() == "download these 13 as JSONL"
+    assert link.inner_text() == "Download these 13 as JSONL"
     with page.expect_download() as waiting:
         link.click()
     lines = Path(waiting.value.path()).read_text().splitlines()

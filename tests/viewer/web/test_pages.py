@@ -237,9 +237,9 @@ def test_the_oldest_run_is_the_baseline_in_any_order_of_clicks(viewer: Viewer, r
     old, new = sorted(runs[:2], key=lambda run: run.facts["started"])
     for first, second in ((old, new), (new, old)):
         page = viewer.get_when_ready(f"/compare?run={first.id}&run={second.id}").text
-        assert f"compared with {old.id}" in page
+        assert f"compared with {old.model}" in page
     page = viewer.get_when_ready(f"/compare?run={old.id}&run={new.id}&baseline={new.id}").text
-    assert f"compared with {new.id}" in page
+    assert f"compared with {new.model}" in page
 
 
 def test_missing_pages_have_a_readable_message(viewer: Viewer, runs: Runs) -> None:

@@ -135,8 +135,8 @@ def build_scaled_axis(
     theme: Theme, title: str, scale: Scale, low: float, high: float, format_value: Format
 ) -> Figure:
     """Return an axis for positions on a scale; a logarithmic one has labels of the original values."""
-    if scale.kind == "linear":
-        return build_axis(theme, title)
+    if scale.kind == "linear":  # plotly writes small numbers with a prefix such as µ, which no cost has
+        return build_axis(theme, title, **({"exponentformat": "none"} if high < 0.01 else {}))
     values = _list_log_ticks(low, high, zero=scale.offset > 0)
     return build_axis(
         theme,

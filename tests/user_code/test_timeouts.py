@@ -16,6 +16,7 @@ import pytest
 from tests.making import Function, make_model, write_task
 
 import assay
+from assay.user_code import timeouts
 from assay.user_code.event_loop import run_with_user_code
 from assay.user_code.executor import Executor
 from assay.user_code.timeouts import UserCodeTimeout, current_timer, enforce_time_limit
@@ -166,6 +167,32 @@ def test_helpers_that_hang_cost_their_document_and_not_the_run(workspace: Path) 
     assert "exceeded its time limit of 0.3 s (--helper_timeout)" in reasons[0]
     assert "utils.py" in reasons[0]
     assert finished.results["sums"]["exact_match,none"] == 1.0
+
+
+CATCHING = """
+import time
+
+def judged(doc, results):
+    while results[0] == "1":
+        try:
+            try_again()
+        except BaseException:
+            pass
+    return {"exact_match": 1.0}
+
+def try_again():
+    time.sleep(0.05)
+"""
+
+
+def test_a_helper_that_catches_everything_is_stopped(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeouts, "_STOP_INTERVAL_S", 0.1)
+    path = write_task(workspace, helpers=CATCHING, process_results=Function("utils.judged"))
+    model = make_model(lambda request: str(request.document + 1))
+    finished = assay.run(model=model, tasks=[str(path)], helper_timeout=1.0)
+    assert finished.outcomes("sums") == {"unscored": 1, "scored": 5}
 
 
 def test_an_aggregation_that_hangs_costs_its_number_and_not_the_run(workspace: Path) -> None:

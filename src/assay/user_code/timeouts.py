@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -61,7 +62,14 @@ class UserCodeExit(AssayError):
 class CodeTimer:
     """Measures the user code that one thread runs. Entering costs two assignments."""
 
-    __slots__ = ("_has_pending_stop", "_limit_override_s", "_next_stop", "_started", "_stopping")
+    __slots__ = (
+        "_has_pending_stop",
+        "_is_traced",
+        "_limit_override_s",
+        "_next_stop",
+        "_started",
+        "_stopping",
+    )
 
     def __init__(self) -> None:
         self._limit_override_s: float | None = None
@@ -73,6 +81,9 @@ class CodeTimer:
         self._has_pending_stop = False
         """An exception was sent to this thread and may not have been raised yet."""
 
+        self._is_traced = False
+        """The code caught a stop, so the next one is raised at its next line too."""
+
     def __enter__(self) -> CodeTimer:
         if self._stopping:
             raise UserCodeStopped("the run is being stopped")
@@ -83,6 +94,9 @@ class CodeTimer:
         """Turn whatever ended the code into an ordinary error, unless the run is being stopped."""
         self._started = None
         self._next_stop = 0.0
+        if self._is_traced:
+            self._is_traced = False
+            sys.settrace(None)
         if self._has_pending_stop:  # it must not hit the next call
             self._has_pending_stop = False
             _raise_in_thread(threading.get_ident(), None)
@@ -116,10 +130,13 @@ class CodeTimer:
         """Start code again."""
         self._stopping = False
 
-    def raise_if_expired(self) -> None:
-        """Raise in the user code if its time is over. The signal handler calls this, in the thread of the code."""
+    def raise_if_expired(self, frame: FrameType | None) -> None:
+        """Raise in the user code if its time is over. The signal handler calls this, in the thread and frame of the code."""
         now = time.monotonic()
         if self.has_expired and now >= self._next_stop:
+            if self._next_stop:
+                self._is_traced = True
+                _raise_in_handlers(frame, self._reason)
             self._next_stop = now + _STOP_INTERVAL_S
             raise UserCodeStopped(self._reason)
 
@@ -201,10 +218,24 @@ def _processor_timer() -> Iterator[None]:
         signal.signal(_SIGNAL, before or signal.SIG_DFL)
 
 
-def _check_main_timer(_: int, __: FrameType | None) -> None:
+def _check_main_timer(_: int, frame: FrameType | None) -> None:
     timer = _timers.get(threading.main_thread().ident or 0)
     if timer is not None:
-        timer.raise_if_expired()
+        timer.raise_if_expired(frame)
+
+
+def _raise_in_handlers(frame: FrameType | None, reason: str) -> None:
+    """Raise once more at the next line of user code: a loop that catches everything inside would never end."""
+
+    def trace(_: FrameType, event: str, __: Any) -> Any:
+        if event == "line":
+            raise UserCodeStopped(reason)  # Python stops tracing
+        return trace
+
+    sys.settrace(lambda *_: None)
+    while frame is not None and not str(frame.f_globals.get("__name__", "")).startswith("assay."):
+        frame.f_trace = trace
+        frame = frame.f_back
 
 
 def _watch_timers(stop: threading.Event) -> None:

@@ -51,7 +51,8 @@ def test_eval_results_name_the_lockfile(
 ) -> None:
     monkeypatch.setitem(hub_run.facts, "lock", {"file": "eval.lock", "digest": "4f6d", "drift": []})
     (file,) = export(hub_run, "hf-eval-results", [], tmp_path)
-    assert "lockfile: eval.lock 4f6d" in file.read_text()
+    (entry,) = yaml.safe_load(file.read_text())
+    assert "; lockfile: eval.lock 4f6d; " in entry["notes"]
 
 
 def test_local_data_are_no_dataset_of_the_hub(rich_run: Any, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @contextmanager
-def expect_format(what: str, where: str | Path, hint: str | None = None) -> Iterator[None]:
+def expect_format(what: str, where: str | Path, hint: str = "") -> Iterator[None]:
     """Turn the errors of code that expects other values into an error that names the place.
 
     Raises:

@@ -90,7 +90,10 @@ def test_a_benchmark_that_fails_does_not_stop_the_others(tmp_path: Path) -> None
     assert len(found["bad"]["measurements"]) == 3, "measurements before the failure are kept"
     page = (tmp_path / "out" / "RESULTS.md").read_text("utf-8")
     assert "- [bad](#the-bad-one) failed: exit code 1: the file …/x is not there." in page
-    assert "| [good](#the-good-one) | one | 2 s | 8 (another) | 4.0x | 0.5 (the disk) | 25% | at least 5x | **no** |" in page
+    assert (
+        "| [good](#the-good-one) | one | 2 s | 8 (another) | 4.0x | 0.5 (the disk) | 25% | at least 5x | **no** |"
+        in page
+    )
     assert page.count("| two | 1 s |") == 2 and "| two | 1 s | 2 (the best) | 2.0x |  |  |  |  |" in page
 
 

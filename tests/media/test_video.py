@@ -79,7 +79,9 @@ def test_frames_out_of_order_are_sorted_by_presentation_time(tmp_path: Path, nam
         pytest.skip("this PyAV has no encoder that puts frames out of order")
     source = open_media_file(write_video(tmp_path / name, codec="libx264", key_every=10))
     assert read_frame_numbers(extract_frames(source, FrameSelection(count=4))) == [0, 6, 12, 19]
-    for number, time_s in enumerate(TIMES):  # also frames that no other frame refers to, which are skipped otherwise
+    for number, time_s in enumerate(
+        TIMES
+    ):  # also frames that no other frame refers to, which are skipped otherwise
         one = FrameSelection(start_s=time_s - 0.01, end_s=time_s + 0.01)
         assert read_frame_numbers(extract_frames(source, one)) == [number]
 

@@ -80,7 +80,7 @@ def test_missing_media_are_text(rich_run: Any, monkeypatch: pytest.MonkeyPatch) 
 
 def build_one(**fields: Any) -> dict[str, Any]:
     """Build the sample of a document with some fields."""
-    empty = {"fields": {}, "target": None, "requests": [], "answers": {}, "verdicts": []}
+    empty: dict[str, Any] = {"fields": {}, "target": None, "requests": [], "answers": {}, "verdicts": []}
     document = {"document": 0, "outcome": "scored", "why": "", **empty, **fields}
     run: Any = type("Anything", (), {"id": "run"})()
     (sample,) = SampleBuilder(run, "m", TIME).build_samples("task", document)

@@ -123,18 +123,20 @@ def test_verify_certificate_false_accepts_any_certificate(certificate: tuple[Pat
 def test_a_client_certificate_is_presented(certificate: tuple[Path, Path], tmp_path: Path) -> None:
     both = tmp_path / "client.pem"
     both.write_text(certificate[0].read_text() + certificate[1].read_text())
-    arguments = {"ca_cert_path": str(certificate[0])}
+    trusted = str(certificate[0])
 
-    def call(**more: str) -> Any:
+    def call(client_cert_path: str) -> Any:
         return run_with_server(
             certificate,
-            lambda port: call_server(f"https://localhost:{port}", **arguments, **more),
+            lambda port: call_server(
+                f"https://localhost:{port}", ca_cert_path=trusted, client_cert_path=client_cert_path
+            ),
             asks_for_certificate=True,
         )
 
-    assert call(client_cert_path=str(both)) == [BODY, BODY]
+    assert call(str(both)) == [BODY, BODY]
     with pytest.raises((ConnectError, RemoteProtocolError)):
-        call()
+        call("")
 
 
 def test_a_client_certificate_that_cannot_be_used_is_an_error(

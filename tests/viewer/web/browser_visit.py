@@ -18,7 +18,7 @@ FLAGS = (
 
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-"""Commands of Chromium. The first one has no windows, and takes a quarter of the CPU time of the others."""
+"""Commands of Chromium. The first one has no windows, and opens a page with a quarter of the CPU time."""
 
 
 def find_chromium() -> str | None:

@@ -192,7 +192,8 @@ def test_no_minute_of_the_server_has_more_calls_than_the_limit_if_connections_op
     monkeypatch.setattr(concurrency, "time", SimpleNamespace(monotonic=lambda: now))
     limit = RateLimit()
     limit.set_limits(240, None)
-    delays, received = random.Random(1), []
+    delays = random.Random(1)
+    received: list[float] = []
     opening: list[tuple[float, float]] = []
     while len(received) < 600:
         now += max(limit.wait_s(1), 0.01)

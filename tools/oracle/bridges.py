@@ -16,10 +16,12 @@ import importlib
 import importlib.util
 import json
 import math
+import multiprocessing
 import os
 import runpy
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -202,19 +204,29 @@ def compare_bridge(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Evaluate in the harness and in Assay; return the numbers and responses of each task, of both.
 
-    `include_path` is a Python file that registers the model, for a model that is not part of the harness.
+    `include_path` is a Python file that registers the model, for a model that is not part of the harness. The harness runs
+    in a process of its own, because Assay replaces some of its modules.
     """
-    if include_path is None:
-        theirs = _evaluate_in_harness(harness, model, names, folder, options)
-        return theirs, _evaluate_in_assay(f"{harness}/{model}", names, [folder], options)
-    ours = _evaluate_in_assay(model, names, [folder, include_path], options)
-    runpy.run_path(str(include_path))
-    return _evaluate_in_harness(harness, model, names, folder, options), ours
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(max_workers=1, mp_context=context) as pool:
+        theirs = pool.submit(
+            _evaluate_in_harness, harness, model, names, folder, options, include_path
+        ).result()
+    own = [] if include_path is None else [include_path]
+    name = model if own else f"{harness}/{model}"
+    return theirs, _evaluate_in_assay(name, names, [folder, *own], options)
 
 
 def _evaluate_in_harness(
-    harness: str, model: str, names: Sequence[str], folder: Path, options: Mapping[str, Any]
+    harness: str,
+    model: str,
+    names: Sequence[str],
+    folder: Path,
+    options: Mapping[str, Any],
+    include_path: Path | None,
 ) -> dict[str, Any]:
+    if include_path is not None:
+        runpy.run_path(str(include_path))
     tasks = importlib.import_module(f"{harness}.tasks")
     evaluator = importlib.import_module(f"{harness}.evaluator")
     manager = tasks.TaskManager(include_path=str(folder), include_defaults=False)

@@ -111,6 +111,22 @@ def test_model_that_always_fails_is_broken() -> None:
         answer(LmEvalModel(Recorder(fails="q")), [generate(f"q{number}", number) for number in range(8)])
 
 
+def test_a_subclass_can_change_the_results_that_its_base_reports() -> None:
+    class Reporting(Recorder):
+        def generate_until(self, requests: Any, disable_tqdm: bool = False) -> list[str]:
+            for request in requests:
+                self.cache_hook.add_partial("generate_until", request.args, "quiet")
+            return ["quiet"] * len(requests)
+
+    class Shouting(Reporting):
+        def generate_until(self, requests: Any, disable_tqdm: bool = False) -> list[str]:
+            return [text.upper() for text in super().generate_until(requests)]
+
+    for model, expected in ((Reporting(), "quiet"), (Shouting(), "QUIET")):
+        outcomes = answer(LmEvalModel(model), [generate("q0", 0)])
+        assert [outcome.value for outcome in outcomes.values() if isinstance(outcome, Response)] == [expected]
+
+
 def test_results_reported_to_the_cache_hook_survive_a_crash() -> None:
     class Crashing(Recorder):
         def generate_until(self, requests: Any, disable_tqdm: bool = False) -> list[str]:

@@ -266,6 +266,7 @@ def _evaluate_in_assay(
         bootstrap_iters=0,
         batch_size=1,
         confirm_run_unsafe_code=True,
+        no_cache=True,  # responses of the model, not of an earlier comparison
         **options,
     )
     results = build_results(run)["results"]

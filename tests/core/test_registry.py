@@ -158,3 +158,12 @@ def test_every_module_of_a_package_registers_its_items(
     registry = import_module("found_builtins").ITEMS
     assert "found_builtins.first" not in sys.modules
     assert registry.names() == ["first", "second"]
+
+
+def test_an_extension_that_a_test_removed_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry: Registry[object] = Registry("metric")
+    with monkeypatch.context() as patch:
+        patch.setitem(registry._items, "temporary", object())
+        registry.get("temporary")
+    with pytest.raises(UnknownName):
+        registry.get("temporary")

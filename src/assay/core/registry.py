@@ -99,7 +99,7 @@ class Registry(Generic[T]):
             MissingPackage: A plugin provides it that is not installed.
         """
         self._load_builtins()
-        if name in self._resolved:
+        if name in self._resolved and name in self._items:
             return self._items[name]
         origins = [plugin.value for plugin in self._matching_entry_points(name)]
         origins += [_origin(self._items[name])] if name in self._items else []

@@ -155,6 +155,8 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_missing_plugin_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("assay.core.registry.find_entry_points", lambda group: ())
+    for name in ("mlflow", "trackio", "wandb"):  # an earlier test may have loaded the plugin
+        monkeypatch.delitem(SINKS._items, name, raising=False)
     with pytest.raises(MissingPackage, match="is part of the plugin `assay-plugin-trackers`") as caught:
         open_sinks(["wandb"])
     assert "trackers" in caught.value.hint

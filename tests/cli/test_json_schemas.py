@@ -53,6 +53,7 @@ COMMANDS = {
     "explain": [["explain", "FIRST", "SECOND"]],
     "ls": [["ls", kind] for kind in ("tasks", "groups", "tags", "models", "metrics", "options")]
     + [["ls", "models", "hf"], ["ls"]],
+    "bench_model": [["bench", "model", "--model", "dummy", "--requests", "4"]],
     "cache": [["cache", "ls"]],
     "cache_prune": [["cache", "prune", "--all", "--dry_run"]],
     "import": [["import", "RUNS"]],

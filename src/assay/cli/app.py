@@ -53,6 +53,7 @@ COMMANDS = {
     "import": ("assay.cli.import_results", "Import results of other programs as runs."),
     "export": ("assay.cli.export", "Export a run: JSONL, CSV, Parquet, JUnit, HTML, lm-eval, lmms-eval."),
     "new": ("assay.cli.new", "Create the files of a new task, model, metric or filter."),
+    "bench": ("assay.cli.bench", "Measure the throughput of a model and its share of the ideal."),
     "cache": ("assay.cli.cache", "List and prune the response cache."),
     "ls": ("assay.cli.ls", "List tasks, groups, tags, models, metrics, filters, options."),
     "help": ("assay.cli.help", "Show the help of a command."),

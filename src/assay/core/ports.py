@@ -18,11 +18,15 @@ from assay.core.records.responses import LogProbability, Outcome
 
 __all__ = [
     "Ability",
+    "ComputeCounters",
+    "ComputeLimits",
+    "ComputeMeter",
     "Filter",
     "Model",
     "Sandbox",
     "Services",
     "Sink",
+    "SupportsComputeMeter",
     "SupportsDocuments",
     "SupportsMediaPreparation",
     "SupportsPreview",
@@ -221,6 +225,58 @@ class SupportsToolProbing(Protocol):
 
     async def probe_tools(self) -> Sequence[str]:
         """Find out whether the server supports tools; return notes for the user. Afterwards `traits` reflects it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputeLimits:
+    """The size of a local model and the measured speed of its device."""
+
+    device: str
+    dtype: str
+    parameters: int
+    matmul_flops_per_s: float | None
+    """Floating-point operations per second of large matrix products at this dtype; None if they do not limit the model."""
+
+    unknown_because: str = ""
+    """Why the rate is None."""
+
+    is_asynchronous: bool = False
+    """Whether the device computes after a call has returned, so that `model_seconds` is a lower bound."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputeCounters:
+    """What a local model computed since the last reading."""
+
+    computed_tokens: int
+    """Tokens that went through the model: without those that a shared prefix saves, with padding."""
+
+    model_seconds: float
+    """Time inside the model."""
+
+    peak_device_bytes: int | None
+    """Largest memory of the device in use; None without such a device."""
+
+
+class ComputeMeter(Protocol):
+    """Counts what a local model computes."""
+
+    limits: ComputeLimits
+
+    def read(self) -> ComputeCounters:
+        """Return what was computed since the last call."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class SupportsComputeMeter(Protocol):
+    """A local model that can count what it computes, for `assay bench model`."""
+
+    async def start_compute_meter(self) -> ComputeMeter | None:
+        """Measure the device and start to count. Called after `open`; None if the backend cannot count."""
         ...
 
 

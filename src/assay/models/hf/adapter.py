@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from assay.core.errors import InvalidOption, MissingPackage
 from assay.core.fingerprints import digest_text
-from assay.core.ports import Traits, TruncatedPrompt
+from assay.core.ports import ComputeMeter, Traits, TruncatedPrompt
 from assay.core.records.messages import Media
 from assay.core.records.requests import Request
 from assay.core.records.responses import Outcome
@@ -26,6 +26,7 @@ from assay.models.hf.arguments import parse_arguments
 from assay.models.hf.backend import (
     Backend,
     InterruptibleBackend,
+    MeasurableBackend,
     TokenReportingBackend,
     TruncationPreviewBackend,
 )
@@ -183,6 +184,12 @@ class HfModel:
         if not self._threads:
             self._threads = [ThreadPoolExecutor(1, "hf-tokens"), ThreadPoolExecutor(1, "hf-model")]
             await asyncio.get_running_loop().run_in_executor(self._threads[1], self.backend.load)
+
+    async def start_compute_meter(self) -> ComputeMeter | None:
+        """Count what the model computes; None for multimodal checkpoints."""
+        if not isinstance(self.backend, MeasurableBackend):
+            return None
+        return await asyncio.get_running_loop().run_in_executor(self._threads[1], self.backend.start_meter)
 
     async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
         """Tokenize in one thread, compute in another, and yield outcomes as they become available."""

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from assay.core.ports import Ability, TruncatedPrompt
+from assay.core.ports import Ability, ComputeMeter, TruncatedPrompt
 from assay.core.records.messages import Media
 from assay.core.records.requests import Request
 from assay.core.records.responses import Outcome
 
-__all__ = ["Backend", "InterruptibleBackend", "TokenReportingBackend", "TruncationPreviewBackend"]
+__all__ = [
+    "Backend",
+    "InterruptibleBackend",
+    "MeasurableBackend",
+    "TokenReportingBackend",
+    "TruncationPreviewBackend",
+]
 
 
 class Backend(Protocol):
@@ -67,6 +73,15 @@ class InterruptibleBackend(Protocol):
     """A backend whose computation another thread can interrupt, so that Ctrl-C does not wait for an answer."""
 
     def interrupt(self) -> None: ...
+
+
+@runtime_checkable
+class MeasurableBackend(Protocol):
+    """A backend whose computation `assay bench model` can count."""
+
+    def start_meter(self) -> ComputeMeter:
+        """Measure the device and start to count. Called after `load`, in the thread of the model."""
+        ...
 
 
 @runtime_checkable

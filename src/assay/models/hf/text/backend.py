@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from assay.core.ports import Ability, TruncatedPrompt
+from assay.core.ports import Ability, ComputeMeter, TruncatedPrompt
 from assay.core.records.messages import Media
 from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood
 from assay.core.records.responses import Failure, LogProbability, Outcome, Response, Tokens, Usage
@@ -112,6 +112,12 @@ class TextBackend:
     def unload(self) -> None:
         self._previous_seconds = self.model_seconds
         self._engine = None
+
+    def start_meter(self) -> ComputeMeter:
+        """Count the tokens that the model computes."""
+        from assay.models.hf.compute_meter import TorchComputeMeter
+
+        return TorchComputeMeter(self.engine.model, lambda: self.model_seconds)
 
     def interrupt(self) -> None:
         """Stop at the next pass."""

@@ -1,0 +1,1 @@
+"""Throughput of a model with synthetic requests, for `assay bench model`."""

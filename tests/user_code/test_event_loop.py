@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import pytest
 
@@ -18,7 +18,7 @@ from assay.user_code.event_loop import (
     run_without_user_code,
 )
 from assay.user_code.executor import Executor
-from assay.user_code.timeouts import UserCodeStopped, current_timer, enforce_time_limit
+from assay.user_code.timeouts import UserCodeExit, UserCodeStopped, current_timer, enforce_time_limit
 
 
 def test_user_code_runs_in_the_calling_thread_and_the_loop_in_another() -> None:
@@ -122,3 +122,28 @@ def test_a_timer_that_is_faster_than_the_signal_ends_planning_in_the_same_way(
 
     with pytest.raises(expected):
         plan()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt("wrong"), SystemExit(3), GeneratorExit()])
+def test_code_that_raises_what_ends_a_program_is_an_error_of_the_code(error: BaseException) -> None:
+    def raise_it() -> None:
+        with current_timer():
+            raise error
+
+    async def work(executor: Executor) -> None:
+        await executor.run(raise_it)
+
+    with pytest.raises(UserCodeExit, match=f"{type(error).__name__}|exits the program: exit 3"):
+        run_with_user_code(work)
+    with interrupt_on_signals(), pytest.raises(UserCodeExit):
+        raise_it()
+
+
+@pytest.mark.parametrize("handled", [True, False], ids=["run", "own program"])
+def test_an_interrupt_of_the_user_in_code_of_a_task_is_no_error_of_the_code(handled: bool) -> None:
+    def interrupt() -> None:
+        with current_timer():
+            signal.raise_signal(signal.SIGINT)
+
+    with interrupt_on_signals() if handled else nullcontext(), pytest.raises(KeyboardInterrupt):
+        interrupt()

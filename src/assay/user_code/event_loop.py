@@ -10,7 +10,7 @@ import asyncio
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import Any, Generic, TypeVar
 
@@ -107,16 +107,8 @@ class _LoopThread(Generic[T]):
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-        if before[signal.SIGINT] is not signal.default_int_handler:
-            del before[signal.SIGINT]
-        for number in before:
-            signal.signal(number, self._on_signal)
-        try:
+        with _install_handler(self._on_signal):
             yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
         if number == signal.SIGINT:
@@ -139,9 +131,6 @@ def interrupt_on_signals() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    if before[signal.SIGINT] is not signal.default_int_handler:
-        del before[signal.SIGINT]
     exceptions: list[type[BaseException]] = []
 
     def on_interrupt(number: int, _: FrameType | None) -> None:
@@ -149,18 +138,32 @@ def interrupt_on_signals() -> Iterator[None]:
         current_timer().refuse()  # code that catches the exception is stopped again
         raise exceptions[0]
 
-    for number in before:
-        signal.signal(number, on_interrupt)
     try:
-        yield
+        with _install_handler(on_interrupt):
+            yield
     except UserCodeStopped:  # the timer was faster than the exception of the signal
         if exceptions:
             raise exceptions[0] from None
         raise
     finally:
         current_timer().allow()
-        for number, handler in before.items():
-            signal.signal(number, handler)
+
+
+@contextmanager
+def _install_handler(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Handle Ctrl-C, if nobody else does, and SIGTERM. The handler calls `refuse`."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    if before[signal.SIGINT] is not signal.default_int_handler:
+        del before[signal.SIGINT]
+    handles_interrupt = signal.SIGINT in before
+    for number in before:
+        signal.signal(number, handler)
+    try:
+        with current_timer().expect_refusal_on_interrupt() if handles_interrupt else nullcontext():
+            yield
+    finally:
+        for number, original in before.items():
+            signal.signal(number, original)
 
 
 @contextmanager

@@ -56,7 +56,8 @@ class UserCodeExit(AssayError):
         """Describe what the code raised."""
         if isinstance(error, SystemExit):
             return cls(f"the task's code exits the program: exit {error.code}")
-        return cls(f"the task's code raises {type(error).__name__}: {error}")
+        message = f": {error}" if str(error) else ""
+        return cls(f"the task's code raises {type(error).__name__}{message}")
 
 
 class CodeTimer:
@@ -66,12 +67,16 @@ class CodeTimer:
         "_has_pending_stop",
         "_is_traced",
         "_limit_override_s",
+        "_may_be_interrupted",
         "_next_stop",
         "_started",
         "_stopping",
     )
 
     def __init__(self) -> None:
+        self._may_be_interrupted = threading.current_thread() is threading.main_thread()
+        """Ctrl-C may raise `KeyboardInterrupt` in the code without a call of `refuse`."""
+
         self._limit_override_s: float | None = None
         self._started: float | None = None
         self._stopping = False
@@ -104,7 +109,9 @@ class CodeTimer:
             raise UserCodeTimeout(self._reason) from error
         if self._stopping or error is None:
             return
-        if not isinstance(error, (Exception, UserCodeStopped, KeyboardInterrupt)):
+        if isinstance(error, KeyboardInterrupt) and self._may_be_interrupted:
+            return
+        if not isinstance(error, (Exception, UserCodeStopped)):
             raise UserCodeExit.from_exception(error) from error
 
     @property
@@ -145,6 +152,15 @@ class CodeTimer:
         if self._stopping:
             return "the run is being stopped"
         return f"the task's code exceeded its time limit of {self._limit_s:g} s (--helper_timeout)"
+
+    @contextmanager
+    def expect_refusal_on_interrupt(self) -> Iterator[None]:
+        """Treat `KeyboardInterrupt` as an error of the code while the block runs: the handler of Ctrl-C calls `refuse` first."""
+        before, self._may_be_interrupted = self._may_be_interrupted, False
+        try:
+            yield
+        finally:
+            self._may_be_interrupted = before
 
     @contextmanager
     def override_limit(self, seconds: float) -> Iterator[None]:

@@ -68,6 +68,7 @@ def test_damaged_audio_is_rejected_with_its_path(tmp_path: Path, data: bytes) ->
         with pytest.raises(MediaError, match="cannot read the audio") as caught:
             decode_audio(source)
         assert caught.value.where == str(path)
+        assert ".;" not in caught.value.what and not caught.value.what.endswith(".")
 
 
 def test_truncated_audio_is_decoded_up_to_its_end() -> None:

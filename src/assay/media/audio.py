@@ -41,7 +41,7 @@ def decode_audio(source: MediaFile) -> Samples:
         try:
             samples, rate_hz = read(source)
         except _DecodeError as error:
-            reasons.append(str(error))
+            reasons.append(str(error).rstrip(". "))  # libsndfile ends with a full stop, FFmpeg does not
         else:
             if len(samples):
                 return samples, rate_hz

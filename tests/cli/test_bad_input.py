@@ -60,6 +60,7 @@ MISTAKES = [
     Mistake("unknown flag", ["run", "--modle", "embedded"], ["unknown option `--modle`", "did you mean `--model`?", "assay run --help"]),
     Mistake("unknown command", ["rnu"], ["unknown command `rnu`", "did you mean `run`?", "assay --help"]),
     Mistake("unknown kind", ["ls", "taks"], ["unknown kind `taks`", "did you mean `tasks`?"]),
+    Mistake("runs as a kind", ["ls", "runs"], ["unknown kind `runs`", "`assay runs` lists stored runs"]),
     Mistake("unknown model argument", ["run", "--model_args", "wieghts=x"], ["`wieghts`", "model_args"]),
     Mistake("unknown key in a task", RUN, ["a task has no key `doc_to_txet`", "sums.yaml:", "did you mean `doc_to_text`?"],
             task(doc_to_txet="{{question}}")),

@@ -102,6 +102,8 @@ def command(
     if kind not in listings:
         close = get_close_matches(kind, listings, n=1)
         guess = f"did you mean `{close[0]}`? " if close else ""
+        if kind in ("run", "runs"):
+            guess = "`assay runs` lists stored runs; "
         raise UnknownName(f"unknown kind `{kind}`", hint=f"{guess}one of: {', '.join(listings)}")
     listed = listings[kind]()
     if output_type and not listed:

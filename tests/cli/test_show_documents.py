@@ -202,7 +202,7 @@ def test_tools_expected_calls_and_earlier_calls_are_shown(assay_command: Assay, 
         "def messages(document):\n"
         "    return [\n"
         "        {'role': 'user', 'content': [{'type': 'text', 'text': document['question']}]},\n"
-        "        {'role': 'assistant', 'tool_calls': [{'name': 'area', 'arguments': {'base': 2}}]},\n"
+        "        {'role': 'assistant', 'content': 'I try.', 'tool_calls': [{'name': 'area', 'arguments': {'base': 2}}]},\n"
         "        {'role': 'tool', 'content': 'too small'},\n"
         "    ]\n"
     )
@@ -218,7 +218,7 @@ def test_tools_expected_calls_and_earlier_calls_are_shown(assay_command: Assay, 
         metric_list=[{"metric": "tool_call_match"}],
     )
     shown = assay_command("show", "sums.yaml", "--tool_calls", "native")
-    assert '[assistant] <tool call area {"base": 2}>\n[tool] too small' in shown.out, shown.err
+    assert '[assistant] I try.\n<tool call area {"base": 2}>\n[tool] too small' in shown.out, shown.err
     assert assay_command("run", "--model", "oracle", "--tasks", "sums.yaml", "-o", "out").code == 0
     run = next(path.parent for path in (workspace / "out").glob("*/journal*"))
     called = assay_command("show", str(run))
@@ -227,3 +227,6 @@ def test_tools_expected_calls_and_earlier_calls_are_shown(assay_command: Assay, 
     assert "Result of `area`: too small" in called.out
     (document,) = json.loads(assay_command("show", str(run), "--json").out)
     assert document["requests"][0]["tools"]["tools"][0]["name"] == "area"
+    model = ScriptedModel(lambda _: "none", abilities=frozenset({"generate", "chat", "tools"}))
+    native = assay.run(model=model, tasks=["sums.yaml"])
+    assert '[assistant] I try.\n  area({"base": 2})\n' in assay_command("show", str(native.folder)).out

@@ -291,9 +291,14 @@ def _render_rows(planned: Any, spec: RunSpec, preview: Any, fit: Any) -> list[di
 
 
 def _format_prompt(request: Request) -> str:
+    from assay.core.records.tools import ToolCall
+
     lines = []
     for message in request.prompt.messages:
-        text = "".join(map(_format_part, message.parts))
+        text = ""
+        for part in message.parts:
+            piece = _format_part(part)
+            text += f"\n{piece}" if text and isinstance(part, ToolCall) else piece
         lines.append(f"[{message.role}] {text}" if request.prompt.chat else text)
     return "\n".join(lines)
 

@@ -105,7 +105,10 @@ def _format_messages(messages: Sequence[PromptMessage], *, full: bool) -> tuple[
             elif isinstance(part, MediaPart):
                 parts.append(f"<{part.kind} {part.digest[:12]}>")
             elif isinstance(part, ToolPart):
-                parts.append(f"{part.tool}({part.text})" if part.kind == "tool call" else part.text)
+                separator = "\n" if any(parts) else ""  # a call has a line of its own
+                parts.append(
+                    f"{separator}{part.tool}({part.text})" if part.kind == "tool call" else part.text
+                )
             else:
                 parts.append(part)
         text = "".join(parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import click
@@ -92,12 +93,20 @@ def _write_site(what: tuple[str, ...], folder: Path, *, has_media: bool, max_doc
     check_packages()
     from assay.viewer.web.site.writer import write_site
 
+    is_terminal = sys.stderr.isatty()
+    interval_s = 0.2 if is_terminal else 10.0
+    shown_at = time.monotonic()
+
     def show(done: int, found: int) -> None:
-        if sys.stderr.isatty() and (done % 50 == 0 or done == found):
-            click.echo(f"\r{done} of {found} pages", nl=False, err=True)
+        nonlocal shown_at
+        if time.monotonic() - shown_at < interval_s and not (is_terminal and done == found):
+            return
+        shown_at = time.monotonic()
+        text = f"{done} pages written, {found} found"
+        click.echo(f"\r{text}" if is_terminal else text, nl=not is_terminal, err=True)
 
     written = write_site(what, folder, has_media=has_media, max_documents=max_documents, on_progress=show)
-    if sys.stderr.isatty():
+    if is_terminal:
         click.echo("", err=True)
     for key, why in written.left_out.items():
         click.echo(f"warning: the site leaves out the run {key}, which cannot be indexed: {why}", err=True)

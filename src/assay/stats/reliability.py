@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -103,7 +104,7 @@ def compute_reliability(
     confidence = np.bincount(places, weights=stated, minlength=bins)[kept] / sizes
     accuracy = np.bincount(places, weights=results, minlength=bins)[kept] / sizes
     ece = float((sizes * np.abs(accuracy - confidence)).sum() / len(stated))
-    low, high, chance = _find_interval(sizes, confidence, accuracy, ece, seed)
+    low, high, chance = _find_interval(tuple(sizes), tuple(confidence), tuple(accuracy), ece, seed)
     listed = []
     for at, place in enumerate(kept.tolist()):
         interval = wilson_interval(round(float(accuracy[at] * sizes[at])), float(sizes[at]))
@@ -131,8 +132,13 @@ def compute_reliability(
     )
 
 
+@lru_cache(maxsize=1024)  # a task has a page for each metric, and the diagram is the same on each
 def _find_interval(
-    sizes: Floats, confidence: Floats, accuracy: Floats, ece: float, seed: int
+    bin_sizes: tuple[float, ...],
+    confidences: tuple[float, ...],
+    accuracies: tuple[float, ...],
+    ece: float,
+    seed: int,
 ) -> tuple[float, float, float]:
     """Return the 95 % interval of the true ECE, and the mean ECE of a calibrated model.
 
@@ -142,6 +148,7 @@ def _find_interval(
     upper end assumes the same distance in each bin. Sums per bin suffice, so that the time does not depend on the number of
     documents.
     """
+    sizes, confidence, accuracy = np.array(bin_sizes), np.array(confidences), np.array(accuracies)
     total = int(sizes.sum())
     drawn = np.random.default_rng(seed).multinomial(total, sizes / total, size=_RESAMPLES)
     distance = accuracy - confidence

@@ -315,6 +315,20 @@ def test_the_stored_index_of_the_newest_run_is_preloaded(viewer: Viewer, runs: R
     catalog.close()
 
 
+def test_a_run_is_opened_once_if_it_stays_open(runs: Runs, folder: Path) -> None:
+    catalog = RunCatalog([str(folder)], keep_open=True)
+    with catalog.run(runs[0].id) as first, catalog.run(runs[0].id) as second:
+        assert first is not second  # each has its own connection
+        read = (first.estimates, second.estimates)
+    with catalog.run(runs[0].id) as again:
+        assert any(again.estimates is one for one in read)
+    with pytest.raises(ValueError, match="broken"), catalog.run(runs[0].id):
+        raise ValueError("broken")
+    with catalog.run(runs[0].id) as new:
+        assert new not in (first, second)
+    catalog.close()
+
+
 def test_the_style_sheet_defines_every_colour_it_uses(viewer: Viewer) -> None:
     sheet = read_static_file("style.css").decode()
     for theme in (LIGHT, DARK):

@@ -115,6 +115,7 @@ def _build_environment() -> Environment:
         loader=PackageLoader("assay.viewer.web"),
         autoescape=True,
         undefined=StrictUndefined,
+        auto_reload=False,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -149,13 +150,18 @@ def _build_environment() -> Environment:
 
 def _render_plotly_tags() -> Markup:
     """Return the script elements of a page with charts."""
-    from importlib.metadata import version
-
     marks = Markup("").join(Markup('<meta id="{}">').format(mark) for mark in _find_style_ids())
     scripts = Markup(
         '<script defer src="/plotly/{}.js"></script><script type="module" src="/static/{}/charts.js"></script>'
     )
-    return marks + scripts.format(version("plotly"), compute_static_version())
+    return marks + scripts.format(_find_plotly_version(), compute_static_version())
+
+
+@cache
+def _find_plotly_version() -> str:
+    from importlib.metadata import version
+
+    return version("plotly")
 
 
 def _render_reader_tags() -> Markup:

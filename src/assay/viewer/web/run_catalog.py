@@ -5,18 +5,20 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.core.errors import UnknownName
+from assay.store.documents.run_score_tables import RunScoreTables
 from assay.store.index.document_index import DocumentIndex, has_stored_index
 from assay.store.index.index_pool import IndexPool, IndexState
 from assay.store.journal.journal import JOURNAL_FILE
 from assay.store.runs.lookup import DEFAULT_FOLDER, find_run, find_run_folders
 from assay.store.runs.run import SCORINGS_FOLDER, Run
 from assay.store.runs.watches import Watch, find_watches
+from assay.viewer.comparison.sources import open_score_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,12 +26,14 @@ if TYPE_CHECKING:
 __all__ = ["RunCatalog"]
 
 _REFRESH_INTERVAL_S = 1.0
+_Opened = TypeVar("_Opened", Run, RunScoreTables)
 
 
 class RunCatalog:
     """The runs in some folders; the folders are searched again every second, so that new runs appear."""
 
-    def __init__(self, words: Sequence[str] = ()) -> None:
+    def __init__(self, words: Sequence[str] = (), *, keep_open: bool = False) -> None:
+        """`keep_open`: open each run once and keep what was read of it. Changes of a run stay unseen."""
         self._folders: list[Path] = []
         self._runs: list[Path] = []
         for word in words:
@@ -43,6 +47,8 @@ class RunCatalog:
         self._left_out: set[str] = set()
         self._refreshed_at = 0.0
         self._lock = threading.Lock()
+        self._keep_open = keep_open
+        self._idle: dict[tuple[Callable[[Path], Any], Path], Any] = {}
         self.indexes = IndexPool()
 
     @property
@@ -128,11 +134,34 @@ class RunCatalog:
     @contextmanager
     def run(self, key: str) -> Iterator[Run]:
         """Open a run for reading."""
-        run = Run(self.folder(key))
-        try:
+        with self._borrow(Run, key) as run:
             yield run
-        finally:
-            run.close()
+
+    @contextmanager
+    def score_tables(self, key: str) -> Iterator[RunScoreTables]:
+        """Open the score tables of a run."""
+        with self._borrow(open_score_tables, key) as tables:
+            yield tables
+
+    @contextmanager
+    def _borrow(self, opener: Callable[[Path], _Opened], key: str) -> Iterator[_Opened]:
+        """Open a run, or take one that nobody uses now: a connection serves one thread at a time."""
+        place = (opener, self.folder(key))
+        with self._lock:
+            opened = self._idle.pop(place, None)
+        if opened is None:
+            opened = opener(place[1])
+        try:
+            yield opened
+        except BaseException:
+            opened.close()
+            raise
+        with self._lock:
+            is_kept = self._keep_open and place not in self._idle
+            if is_kept:
+                self._idle[place] = opened
+        if not is_kept:
+            opened.close()
 
     def index(self, key: str, *, wait_s: float = 0.0) -> IndexState:
         """Return the state of the run's document index, and start building it if it does not exist."""
@@ -153,6 +182,9 @@ class RunCatalog:
 
     def close(self) -> None:
         self.indexes.close()
+        with self._lock:
+            while self._idle:
+                self._idle.popitem()[1].close()
 
 
 def _read_modification_time(folder: Path) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,7 +21,6 @@ from assay.viewer.comparison.difference_charts import build_differences_figure, 
 from assay.viewer.comparison.groups import list_grouped_tasks, order_rows
 from assay.viewer.comparison.records import CompareOptions, Comparison, ComparisonRow, Flip
 from assay.viewer.comparison.run_comparison import compare_sources
-from assay.viewer.comparison.sources import open_source
 from assay.viewer.documents.prompts import preview_prompt
 from assay.viewer.results.run_overview import is_share
 from assay.viewer.web.rendering import dump_figures
@@ -74,10 +74,8 @@ def read_signatures(catalog: RunCatalog, keys: Sequence[str]) -> list[list[int]]
 
 def compare_runs(catalog: RunCatalog, keys: Sequence[str], metric: str = "") -> RunComparisons:
     """Compare the runs; this reads every document."""
-    sources = []
-    try:
-        for key in keys:
-            sources.append(open_source(Run(catalog.folder(key))))
+    with ExitStack() as opened:
+        sources = [opened.enter_context(catalog.score_tables(key)) for key in keys]
         options = CompareOptions(metrics=[metric] if metric else [], flips=True)
         found: list[Comparison | None] = []
         why = []
@@ -95,9 +93,6 @@ def compare_runs(catalog: RunCatalog, keys: Sequence[str], metric: str = "") -> 
             for label, source in zip(labels, sources, strict=True)
             for mark in _build_marks(label, source.read_estimates())
         ]
-    finally:
-        for source in sources:
-            source.close()
     return RunComparisons(
         keys=tuple(keys),
         labels=tuple(labels),
@@ -346,11 +341,8 @@ def _read_excerpts(
         return {}, {}
     found = []
     for key, name in zip(keys, ("document", "other"), strict=True):
-        source = open_source(Run(catalog.folder(key)))
-        try:
+        with catalog.score_tables(key) as source:
             found.append(source.read_excerpts(task, [getattr(flip, name) for flip in flips]))
-        finally:
-            source.close()
     return found[0], found[1]
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
 from assay.core.errors import AssayError
 from assay.core.records.verdicts import Estimate
-from assay.store.documents.score_tables import ScoreTableSource
-from assay.store.runs.run import Run
 from assay.viewer.charts import HistoryPoint, build_themed_figures
-from assay.viewer.comparison.sources import open_source
 from assay.viewer.matrix import build_matrix
 from assay.viewer.matrix.score_matrix import Matrix, MatrixRow
 from assay.viewer.plots.run_plots import build_history_plot
@@ -49,10 +47,8 @@ def compute_matrix(catalog: RunCatalog, keys: Sequence[str], *, by_model: bool =
 
     `by_model`: a column for each model, with the score of the first of its runs that has the task.
     """
-    sources: list[ScoreTableSource] = []
-    try:
-        for key in keys:
-            sources.append(open_source(Run(catalog.folder(key))))
+    with ExitStack() as opened:
+        sources = [opened.enter_context(catalog.score_tables(key)) for key in keys]
         if not by_model:
             return build_matrix(sources)
         known: dict[str, set[str]] = {}
@@ -62,9 +58,6 @@ def compute_matrix(catalog: RunCatalog, keys: Sequence[str], *, by_model: bool =
             left_out.append(frozenset(earlier))
             earlier.update(one.task for one in source.read_estimates())
         return _merge_columns(build_matrix(sources, left_out=left_out))
-    finally:
-        for source in sources:
-            source.close()
 
 
 def _merge_columns(matrix: Matrix) -> Matrix:

@@ -9,7 +9,6 @@ from urllib.parse import quote
 from assay.store.documents.measurements import TaskMeasurements
 from assay.store.runs.run import Run
 from assay.viewer.charts import build_themed_figures
-from assay.viewer.comparison.sources import open_source
 from assay.viewer.plots.comparison_plots import build_document_scatter, build_task_scatter, list_common_tasks
 from assay.viewer.plots.document_plots import build_document_plots
 from assay.viewer.plots.records import Plot
@@ -99,20 +98,13 @@ def build_comparison_plots_context(
     """Build the template context of the plots of a baseline and another run."""
     others = list(keys[1:])
     against = against if against in others else others[0]
-    sources = []
-    try:
-        for key in (keys[0], against):
-            sources.append(open_source(Run(catalog.folder(key))))
-        first, second = sources
+    with catalog.score_tables(keys[0]) as first, catalog.score_tables(against) as second:
         tasks = list_common_tasks(first, second)
         task = task if task in tasks else next(iter(tasks), "")
         plots = [build_task_scatter(first, second)]
         if task:
             plots.append(build_document_scatter(first, second, task, metric=metric))
         models = (first.model, second.model)
-    finally:
-        for source in sources:
-            source.close()
     query = {"run": list(keys), "metric": metric}
     return {
         "heading": f"{models[1]} compared with {models[0]}",

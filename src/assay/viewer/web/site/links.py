@@ -230,10 +230,11 @@ def rewrite_links(page: str, file: str, links: SiteLinks, on_link: Callable[[Pla
     `on_link` is called with the place of each link.
     """
     up = "../" * file.count("/")
+    places: dict[str, Place | None] = {}  # a page has the same link many times
 
     def rewrite(found: re.Match[str]) -> str:
         url, _, fragment = unescape(found[2]).partition("#")
-        place = links.find(url)
+        place = places[url] if url in places else places.setdefault(url, links.find(url))
         if place is None:
             return ""
         on_link(place)

@@ -82,7 +82,7 @@ def write_site(
         InvalidOption: The folder has other content, or there is no run.
         AssayError: No run can be indexed, or a page cannot be rendered. An earlier site stays as it was.
     """
-    catalog = RunCatalog(words)
+    catalog = RunCatalog(words, keep_open=True)
     with closing(catalog):
         keys = list(catalog.folders())
         if not keys:
@@ -174,6 +174,7 @@ class _SiteWriter:
         self._app: Starlette = build_pages(catalog)
         self._on_progress = on_progress
         self._documents: set[tuple[str, str, int]] = set()
+        self._made: set[Path] = set()
         self._queue = _PageQueue()
         self._summary = SiteSummary()
         self._stopped = False
@@ -425,7 +426,9 @@ class _SiteWriter:
 
     def _store(self, file: str, content: bytes) -> None:
         path = self._folder / file
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.parent not in self._made:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._made.add(path.parent)
         path.write_bytes(content)
         self._summary.files += 1
         self._summary.size_bytes += len(content)

@@ -12,12 +12,14 @@ from tests.making import make_model, write_task
 
 import assay
 from assay.stats.comparisons.stratified import Stratum, combine_strata
+from assay.store.runs.lookup import find_run_folders
 from assay.store.runs.run import Run
 from assay.viewer.comparison.conclusion import state_conclusion
 from assay.viewer.comparison.groups import list_grouped_tasks, order_rows
 from assay.viewer.comparison.records import CompareOptions, Comparison
 from assay.viewer.comparison.run_comparison import compare_sources
 from assay.viewer.comparison.sources import open_source
+from assay.viewer.matrix import build_matrix
 
 SIZES = {"small": 8, "medium": 12, "large": 20}
 
@@ -60,7 +62,7 @@ def comparison(request: pytest.FixtureRequest, tmp_path: Path) -> Comparison:
     return compare(run_group(tmp_path, "first", 2, tasks), run_group(tmp_path, "second", 4, tasks))
 
 
-def test_a_group_differs_although_none_of_its_tasks_does(comparison: Comparison) -> None:
+def test_a_group_differs_although_none_of_its_tasks_does(comparison: Comparison, tmp_path: Path) -> None:
     outer, inner = sorted(comparison.groups, key=lambda row: -row.documents)
     assert (outer.task, inner.task) == ("outer", "inner")
     assert outer.differs and outer.better and outer.documents == 40
@@ -68,6 +70,13 @@ def test_a_group_differs_although_none_of_its_tasks_does(comparison: Comparison)
     assert outer.wins == sum(row.wins or 0 for row in comparison.rows if row.task != "alone")
     assert state_conclusion(comparison).startswith("second is better than first on outer by")
     assert "medium" not in state_conclusion(comparison)
+    sources = [open_source(folder) for folder in find_run_folders([tmp_path / "runs"])]
+    matrix = build_matrix(sources)
+    for source in sources:
+        source.close()
+    starred = {row.task for row in matrix.rows if any(cell and cell.best for cell in row.cells)}
+    assert starred == {row.task for row in comparison.groups if row.differs}
+    assert not matrix.notes, "groups are paired, too"
     assert "no difference seen on alone" in state_conclusion(comparison)
 
 

@@ -12,7 +12,7 @@ from assay.core.records.verdicts import Estimate
 from assay.stats.numerics.distributions import normal_cdf
 from assay.store.documents.run_score_tables import RunScoreTables
 from assay.store.documents.score_tables import DigestKind, ScoreTable, ScoreTableSource
-from assay.viewer.comparison.records import CompareOptions
+from assay.viewer.comparison.records import CompareOptions, ComparisonRow
 from assay.viewer.comparison.run_comparison import compare_sources
 from assay.viewer.results.run_overview import is_share
 from assay.viewer.results.score_rows import iterate_score_rows
@@ -222,7 +222,7 @@ def _mark_best(
     rows: list[MatrixRow], sources: Sequence[ScoreTableSource], notes: list[str]
 ) -> list[MatrixRow]:
     """Mark the scores that are significantly better than all others."""
-    kept = [_CachedSource(source) for source in sources]
+    pairs = _PairComparer(sources)
     marked = []
     for row in rows:
         there = [position for position, cell in enumerate(row.cells) if cell is not None]
@@ -233,7 +233,7 @@ def _mark_best(
         leader = max(there, key=lambda position: sign * _read_value(row, position))
         others = [position for position in there if position != leader]
         allowed = (1 - _LEVEL) / len(others)  # Bonferroni: the leader is tested against every other run
-        if all(_compute_p_value(row, leader, other, kept, notes) < allowed for other in others):
+        if all(_compute_p_value(row, leader, other, pairs, notes) < allowed for other in others):
             cells = tuple(
                 replace(cell, best=True) if cell is not None and position == leader else cell
                 for position, cell in enumerate(row.cells)
@@ -248,21 +248,13 @@ def _read_value(row: MatrixRow, position: int) -> float:
     return math.nan if cell is None else cell.value
 
 
-def _compute_p_value(
-    row: MatrixRow, one: int, other: int, sources: Sequence[_CachedSource], notes: list[str]
-) -> float:
+def _compute_p_value(row: MatrixRow, one: int, other: int, pairs: _PairComparer, notes: list[str]) -> float:
     """Return the p-value of a difference: by paired documents if possible, else by the standard errors."""
     if _read_value(row, one) == _read_value(row, other):
         return 1.0
-    if not row.group:
-        options = CompareOptions(tasks=[row.task], metrics=[row.metric], correction="none", level=_LEVEL)
-        try:
-            found = compare_sources(sources[one], sources[other], options)
-        except AssayError:  # another dataset, or a corpus metric
-            found = None
-        for line in () if found is None else found.rows:
-            if line.pipeline == row.pipeline:
-                return line.p_value
+    for line in pairs.compare(row, one, other):
+        if (line.task, line.metric, line.pipeline) == (row.task, row.metric, row.pipeline):
+            return line.p_value
     first, second = row.cells[one], row.cells[other]
     errors = [cell.stderr for cell in (first, second) if cell is not None and cell.stderr is not None]
     if len(errors) < 2 or not any(errors):
@@ -270,6 +262,31 @@ def _compute_p_value(
     notes.append("scores without paired documents are compared by their standard errors")
     distance = abs(_read_value(row, one) - _read_value(row, other)) / math.hypot(*errors)
     return 2 * normal_cdf(-distance)
+
+
+class _PairComparer:
+    """Compares two runs by their paired documents: one task, or all of them for the groups."""
+
+    def __init__(self, sources: Sequence[ScoreTableSource]) -> None:
+        self._sources = [_CachedSource(source) for source in sources]
+        self._groups: dict[tuple[int, int, str], Sequence[ComparisonRow]] = {}
+
+    def compare(self, row: MatrixRow, one: int, other: int) -> Sequence[ComparisonRow]:
+        """Return the differences of the row's task, or of all groups; nothing if the documents cannot be paired."""
+        tasks = () if row.group else (row.task,)
+        options = CompareOptions(tasks=tasks, metrics=[row.metric], correction="none", level=_LEVEL)
+        key = (one, other, row.metric)
+        if row.group and key in self._groups:
+            return self._groups[key]
+        try:
+            found = compare_sources(self._sources[one], self._sources[other], options)
+        except AssayError:  # another dataset, or a corpus metric
+            rows: Sequence[ComparisonRow] = ()
+        else:
+            rows = found.groups if row.group else found.rows
+        if row.group:
+            self._groups[key] = rows
+        return rows
 
 
 class _CachedSource:

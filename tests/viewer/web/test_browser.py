@@ -299,6 +299,11 @@ def test_a_running_run_updates_live(browser: Any, tmp_path: Path, screenshots: P
             page.screenshot(path=screenshots / "running.png")
             page.click("tr[data-run] a.row")
             page.wait_for_selector("#live [data-run-done] >> text=8")
+            refused = visit.context.new_page()  # as after a restart of the viewer, which has another token
+            refused.route("**/events*", lambda route: route.fulfill(status=403))
+            refused.goto(page.url)
+            refused.wait_for_selector("[data-run-connection] >> text=open the URL that it printed")
+            refused.close()
             hold.unlink()
             page.wait_for_selector(".s-running", state="detached", timeout=90_000)
             page.wait_for_selector(".scores-table")

@@ -342,7 +342,14 @@ function listen() {
     latestEvents.set(state.key, state);
     showRun(state);
   });
-  source.addEventListener("error", () => { const note = select("[data-run-connection]"); if (note) note.hidden = false; });
+  source.addEventListener("error", () => {
+    const note = select("[data-run-connection]");
+    if (!note) return;
+    note.hidden = false;
+    if (source.readyState === EventSource.CLOSED) { // refused: the browser does not try again
+      note.textContent = "The viewer refuses this page. If it was started again, open the URL that it printed.";
+    }
+  });
   source.addEventListener("open", () => { const note = select("[data-run-connection]"); if (note) note.hidden = true; });
   source.addEventListener("runs", () => { if (page === "runs") swap(location.pathname + location.search, { keep: false }); });
   addEventListener("pagehide", () => source.close());

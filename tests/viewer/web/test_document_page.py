@@ -17,6 +17,7 @@ from assay.core.records.tools import ToolCall
 from assay.store.documents.details import DocumentRecord, RequestRecord
 from assay.store.runs.run import Run
 from assay.viewer.documents.choices import build_choices, find_options
+from assay.viewer.documents.filter_trace import build_filter_traces
 from assay.viewer.documents.prompts import PromptMessage
 from assay.viewer.web.pages.conversation import build_rounds, split_segments
 from assay.viewer.web.pages.extraction_spans import find_extracted_spans
@@ -119,6 +120,14 @@ def test_corpus_metrics_have_a_value_for_each_document() -> None:
     summary = build_verdict_summary(record, [], [], {("none", "wer"): False})
     assert [(one.name, one.value) for one in summary.metrics] == [("wer", 0.25)]
     assert summary.word == "scored"
+
+
+def test_the_log_likelihood_of_a_text_has_four_digits() -> None:
+    response = Response(request_id="", value=LogProbability(-35.12345678901234))
+    asked = [RequestRecord(number=0, repeat=0, kind="rolling", prompt=0, response=response)]
+    record = make_record("", asked=asked, answers={"none": [-35.12345678901234]})
+    traces = build_filter_traces(record, {})
+    assert build_verdict_summary(record, [], traces, {}).answer == "-35.12"
 
 
 def test_the_target_of_a_choice_is_its_text() -> None:

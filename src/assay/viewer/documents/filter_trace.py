@@ -17,7 +17,14 @@ from assay.scoring.filters.transformation import strip_reasoning
 from assay.scoring.pipelines import DEFAULT_PIPELINE, build_pipeline
 from assay.store.documents.details import DocumentRecord
 
-__all__ = ["FilterTrace", "StepResult", "build_filter_traces", "preload"]
+__all__ = [
+    "FilterTrace",
+    "StepResult",
+    "build_filter_traces",
+    "format_log_likelihood",
+    "format_value",
+    "preload",
+]
 
 _MAX_REPLAY_LENGTH = 200_000
 """Longer responses are not filtered again: regular expressions could take too long."""
@@ -193,6 +200,19 @@ def _apply_filter(
         return list(step.factory(**step.arguments).apply(list(values), [fields] * len(values)))
     except (AssayError, TypeError, ValueError, KeyError, IndexError, AttributeError):
         return None
+
+
+def format_log_likelihood(value: Any) -> str:
+    """Format the log-likelihood of a text with four significant digits.
+
+    >>> format_log_likelihood([-3.14159265]), format_log_likelihood(-123456.789)
+    ('-3.142', '-123457')
+    """
+    while isinstance(value, (list, tuple)) and len(value) == 1:
+        value = value[0]
+    if not isinstance(value, float):
+        return format_value(value)
+    return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
 
 
 def format_value(value: Any) -> str:

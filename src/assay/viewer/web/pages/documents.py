@@ -28,7 +28,7 @@ from assay.store.runs.labels import group_labels, read_run_labels
 from assay.store.runs.media_files import find_media_file
 from assay.store.runs.run import Run
 from assay.store.runs.saved_views import read_saved_views
-from assay.viewer.documents.filter_trace import format_value
+from assay.viewer.documents.filter_trace import format_log_likelihood, format_value
 from assay.viewer.documents.prompts import find_prompt_media, preview_prompt
 from assay.viewer.web.pages.snippets import Segments, Term, build_snippet, collect_terms, mark_terms
 
@@ -337,15 +337,17 @@ def _build_row(
             if part.kind == "image" and find_media_file(run.folder, part.digest) is not None
         ],
         "target": _shorten(line.target),
-        "answer": _format_answer(values),
+        "answer": _format_answer(values, str(facts.get("output_type", ""))),
         "outcome": line.outcome,
         "why": line.why,
         "score": score,
     }
 
 
-def _format_answer(values: Sequence[Any]) -> str:
+def _format_answer(values: Sequence[Any], output_type: str) -> str:
     """Return the answer in one line; for choices, the number of the most likely one."""
+    if output_type == "loglikelihood_rolling":
+        return _shorten(" | ".join(format_log_likelihood(value) for value in values[:8]))
     scored = [
         value[0]
         for value in values

@@ -9,7 +9,7 @@ from typing import Any
 
 from assay.store.documents.details import DocumentRecord
 from assay.store.index.row_reader import compute_document_value
-from assay.viewer.documents.filter_trace import FilterTrace, format_value
+from assay.viewer.documents.filter_trace import FilterTrace, format_log_likelihood, format_value
 
 __all__ = ["FilterLine", "MetricValue", "VerdictSummary", "build_filter_lines", "build_verdict_summary"]
 
@@ -80,7 +80,7 @@ def build_verdict_summary(
         state, word = ("right", "right") if first.right else ("wrong", "wrong")
     else:
         state, word = "partial", "scored"
-    answer = _find_answer(choices, traces, first.pipeline if first else "")
+    answer = _find_answer(record, choices, traces, first.pipeline if first else "")
     target = _find_target(record, choices)
     return VerdictSummary(
         state=state,
@@ -116,11 +116,18 @@ def _is_right(value: Any, higher_is_better: bool | None) -> bool | None:
     return True if value == 1 else False if value == 0 else None
 
 
-def _find_answer(choices: Sequence[Mapping[str, Any]], traces: Sequence[FilterTrace], pipeline: str) -> str:
+def _find_answer(
+    record: DocumentRecord,
+    choices: Sequence[Mapping[str, Any]],
+    traces: Sequence[FilterTrace],
+    pipeline: str,
+) -> str:
     """Return the most likely choice, or the answer of the pipeline of the first metric."""
     if choices:
         return next((_format_choice(one) for one in choices if one["best"]), "")
     trace = next((one for one in traces if one.name == pipeline), traces[0] if traces else None)
+    if trace is not None and any(request.kind == "rolling" for request in record.asked):
+        return " | ".join(format_log_likelihood(value) for value in record.answers.get(trace.name, ()))
     return "" if trace is None else " | ".join(trace.answers).strip()
 
 

@@ -36,7 +36,7 @@ model supports is measured. Responses are not stored, and nothing is read from t
 
 The ideal of a transformers model (`hf`) is the measured rate of matrix products on its device, divided by 2 operations
 per parameter and token; the share is the model FLOPs utilisation. The ideal of a remote model is the largest number of
-calls in flight, divided by the latency of a single call. `–` means unknown.
+requests in flight, divided by the latency of a single call. `–` means unknown.
 
 A remote service may charge for the requests.
 

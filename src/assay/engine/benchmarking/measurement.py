@@ -84,7 +84,7 @@ class WorkloadResult:
     """Of remote models."""
 
     max_in_flight: int | None
-    """Largest number of calls of a remote model at the same time."""
+    """Largest number of requests to a remote model at the same time. One call can contain several likelihoods."""
 
     ideal: Ideal | None
     peak_memory_bytes: int | None

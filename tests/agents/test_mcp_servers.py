@@ -388,6 +388,11 @@ def test_a_url_without_a_server_is_an_error() -> None:
             {"command": ["x"], "effects": {"a": "some"}}, "the effect of `a` is `some`", id="effect"
         ),
         pytest.param("http://x", "is a mapping", id="not a mapping"),
+        pytest.param({"command": ["x"], "tools": "add"}, "`tools` must be a list", id="tools as a text"),
+        pytest.param(
+            {"command": ["x"], "pinned": ["a"]}, "`pinned` must be a mapping", id="pinned as a list"
+        ),
+        pytest.param({"command": ["x"], "timeout_s": "1 s"}, "`timeout_s` must be a number", id="time limit"),
     ],
 )
 def test_mistakes_in_the_task_are_errors(entry: Any, problem: str) -> None:

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.making import write_task
 
+import assay
 from assay.agents.sandbox_environment import CheckError, SandboxEnvironment
 from assay.agents.tools import CheckReport, EnvironmentContext, SupportsChecks, SupportsSnapshots
-from assay.core.errors import TaskError
+from assay.core.errors import AssayError, ErrorGroup, TaskError
 from assay.core.records.programs import SandboxError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandbox sessions need Linux")
@@ -114,7 +116,10 @@ def test_a_check_whose_program_is_not_installed_is_no_score(tmp_path: Path) -> N
     [
         pytest.param({"tool": ["bash"]}, "unknown option `tool`", id="unknown option"),
         pytest.param({"tools": ["bush"]}, "no sandbox tool is called `bush`", id="unknown tool"),
-        pytest.param({"limits": {"ram": 1}}, "unknown limit", id="unknown limit"),
+        pytest.param({"tools": "bash"}, "`tools` must be a list", id="tools as a text"),
+        pytest.param({"sandbox": "docker"}, "the sandbox `docker` has no sessions", id="unknown sandbox"),
+        pytest.param({"limits": {"ram": 1}}, "unknown limit `ram`", id="unknown limit"),
+        pytest.param({"limits": {"time_s": "x"}}, "`time_s` must be a number", id="limit as a text"),
         pytest.param({"files": ["a"]}, "`files` must be a mapping", id="files as a list"),
         pytest.param({"check_files": {"../a": ""}}, "not a path in the workspace", id="outside"),
         pytest.param({"setup": "echo broken; exit 4"}, "`setup` failed .exited 4.: broken", id="setup fails"),
@@ -123,3 +128,15 @@ def test_a_check_whose_program_is_not_installed_is_no_score(tmp_path: Path) -> N
 def test_mistakes_in_the_task_are_errors(tmp_path: Path, options: dict[str, Any], problem: str) -> None:
     with pytest.raises(TaskError, match=problem):
         open_environment(tmp_path, options)
+
+
+def test_mistakes_in_the_options_are_errors_of_the_plan(workspace: Path) -> None:
+    environment = {"class": "sandbox", "tols": ["bash"], "mcp": {"a": {"comand": ["x"]}}}
+    task = write_task(workspace, output_type="agent", environment=environment)
+    with pytest.raises(AssayError) as caught:
+        assay.plan(model="dummy", tasks=[str(task)])
+    assert isinstance(caught.value, ErrorGroup)
+    option, entry = caught.value.errors
+    assert option.hint == "did you mean `tools`?" and "unknown entry `comand`" in entry.what
+    assert "sums.yaml:" in option.where and option.where.endswith(", environment.tols")
+    assert "sums.yaml:" in entry.where and entry.where.endswith(", environment.mcp.a")

@@ -57,6 +57,7 @@ MULTI_ROUND: dict[str, Any] = {
     "doc_to_text": Function("utils.rounds"),
     "process_results": Function("utils.two"),
 }
+AGENT: dict[str, Any] = {"output_type": "agent"}
 AGENTIC: dict[str, Any] = {**MULTI_ROUND, "output_type": "generate_until_agentic", "process_results": None}
 FUNCTION_METRIC = Function("utils.pair")
 
@@ -116,6 +117,9 @@ GENERATING: list[tuple[str, dict[str, Any], list[tuple[str, str]], str]] = [
     ("a dialogue without a helper", {**MULTI_ROUND, "doc_to_text": "{{question}}"}, [("error", "rounds")], "needs a function as `doc_to_text`"),
     ("a dialogue function without round arguments", {**MULTI_ROUND, "doc_to_text": Function("utils.one")}, [("error", "rounds")], "does not accept the previous rounds"),
     ("a message function without round arguments", {**MULTI_ROUND, "doc_to_messages": Function("utils.said")}, [("warning", "rounds")], "only one round"),
+    ("an unknown solver", {**AGENT, "solver": "raect"}, [("error", "agent")], "did you mean `react`?"),
+    ("an unknown option of a sandbox", {**AGENT, "environment": {"class": "sandbox", "tols": ["bash"]}}, [("error", "agent")], "did you mean `tools`?"),
+    ("a correct agent", {**AGENT, "environment": {"class": "sandbox", "limits": {"time_s": 5}}}, [], ""),
     ("a correct agentic task", {**AGENTIC}, [], ""),
     ("an agentic task with 0 steps", {**AGENTIC, "generation_kwargs": {"max_agentic_steps": 0}}, [("error", "key")], "positive integer"),
     ("steps of a task that is not agentic", {"generation_kwargs": {"max_agentic_steps": 3}}, [("note", "no-effect")], "only agentic tasks"),

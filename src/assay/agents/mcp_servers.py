@@ -109,6 +109,14 @@ class McpServer:
         command = options.get("command", ())
         if isinstance(command, str):
             raise TaskError("`command` must be a list of words", where=where, hint="`[python, server.py]`")
+        for key, kind in (("environment", dict), ("effects", dict), ("pinned", dict), ("tools", list)):
+            if not isinstance(given := options.get(key) or kind(), kind):
+                meaning = "a list" if kind is list else "a mapping"
+                raise TaskError(f"`{key}` must be {meaning}, not {given!r:.60}", where=f"{where}.{key}")
+        timeout_s = options.get("timeout_s", 30.0)
+        if not isinstance(timeout_s, (int, float)) or isinstance(timeout_s, bool) or not timeout_s > 0:
+            what = f"`timeout_s` must be a number above 0, not {timeout_s!r:.60}"
+            raise TaskError(what, where=f"{where}.timeout_s")
         effects = dict(options.get("effects") or {})
         for tool, effect in effects.items():
             if effect not in EFFECTS:
@@ -121,10 +129,10 @@ class McpServer:
             url=str(options.get("url", "")),
             environment={str(key): str(value) for key, value in (options.get("environment") or {}).items()},
             sandboxed=bool(options.get("sandboxed", True)),
-            timeout_s=float(options.get("timeout_s", 30.0)),
+            timeout_s=float(timeout_s),
             effects=effects,
             pinned={str(key): str(value) for key, value in (options.get("pinned") or {}).items()},
-            tools=tuple(map(str, options.get("tools", ()))),
+            tools=tuple(map(str, options.get("tools") or ())),
         )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,8 @@ _OPTIONS = (
     "setup",
     "tools",
 )
+_MAPPINGS = ("check_files", "checks", "files", "limits", "mcp")
+_SANDBOXES = ("auto", "namespaces", "bubblewrap")
 
 
 class DocumentSetupError(TaskError):
@@ -64,13 +67,8 @@ class SandboxEnvironment:
 
     def __init__(self, context: EnvironmentContext) -> None:
         options, document = context.options, context.document
-        for name in options:
-            if name not in _OPTIONS:
-                raise TaskError(
-                    f"unknown option `{name}` of the environment `sandbox`",
-                    where="environment",
-                    hint=f"known: {', '.join(_OPTIONS)}",
-                )
+        if problems := self.check_options(options):
+            raise problems[0]
         self._checks = {**_get_mapping(options, "checks"), **_get_document_mapping(document, "checks")}
         self._check_files = {
             **_get_mapping(options, "check_files"),
@@ -89,12 +87,6 @@ class SandboxEnvironment:
         )
         self._timeout_s = self.session.limits.time_s
         names = options.get("tools", list(SANDBOX_TOOLS))
-        for name in names:
-            if name not in SANDBOX_TOOLS:
-                known = ", ".join(SANDBOX_TOOLS)
-                raise TaskError(
-                    f"no sandbox tool is called `{name}`", where="environment", hint=f"known: {known}"
-                )
         self._tools: list[AgentTool] = [
             SANDBOX_TOOLS[name](self.session, timeout_s=self._timeout_s) for name in names
         ]
@@ -116,6 +108,43 @@ class SandboxEnvironment:
         except BaseException:
             self.close()
             raise
+
+    @staticmethod
+    def check_options(options: Mapping[str, Any]) -> list[AssayError]:
+        """Return what is wrong with the entries below `environment` in a task file."""
+        problems: list[AssayError] = []
+        for name in options:
+            if name not in _OPTIONS:
+                what = f"unknown option `{name}` of the environment `sandbox`"
+                hint = _suggest_name(name, _OPTIONS)
+                problems.append(TaskError(what, where=f"environment.{name}", hint=hint))
+        tools = options.get("tools", [])
+        if not isinstance(tools, list):
+            what = f"`tools` must be a list, not {tools!r:.60}"
+            problems.append(TaskError(what, where="environment.tools", hint="`tools: [bash]`"))
+            tools = []
+        for name in tools:
+            if name not in SANDBOX_TOOLS:
+                what, hint = f"no sandbox tool is called `{name}`", _suggest_name(name, SANDBOX_TOOLS)
+                problems.append(TaskError(what, where="environment.tools", hint=hint))
+        if options.get("sandbox", "auto") not in _SANDBOXES:
+            what = f"the sandbox `{options['sandbox']}` has no sessions"
+            hint = f"one of {', '.join(_SANDBOXES)}"
+            problems.append(TaskError(what, where="environment.sandbox", hint=hint))
+        for name in _MAPPINGS:
+            try:
+                values = _get_mapping(options, name)
+                if name == "limits":
+                    _read_limits(values)
+            except AssayError as problem:
+                problems.append(problem)
+                continue
+            for server, entry in values.items() if name == "mcp" else ():
+                try:
+                    McpServer.from_options(str(server), entry)
+                except AssayError as problem:
+                    problems.append(problem)
+        return problems
 
     def tools(self) -> Sequence[AgentTool]:
         """Return the tools of the session."""
@@ -300,11 +329,17 @@ def _get_document_mapping(document: Mapping[str, Any], name: str) -> Mapping[str
 
 
 def _read_limits(values: Mapping[str, Any]) -> ResourceLimits:
-    defaults = {"time_s": _COMMAND_S, "output_bytes": 64 << 10}
-    try:
-        return ResourceLimits(**{**defaults, **values})
-    except TypeError:
-        known = ", ".join(ResourceLimits.__slots__)
-        raise TaskError(
-            f"unknown limit in {sorted(values)}", where="environment.limits", hint=f"known: {known}"
-        ) from None
+    for name, value in values.items():
+        where = f"environment.limits.{name}"
+        if name not in ResourceLimits.__slots__:
+            hint = _suggest_name(name, ResourceLimits.__slots__)
+            raise TaskError(f"unknown limit `{name}` of the environment `sandbox`", where=where, hint=hint)
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0:
+            raise TaskError(f"`{name}` must be a number above 0, not {value!r:.60}", where=where)
+    return ResourceLimits(**{"time_s": _COMMAND_S, "output_bytes": 64 << 10, **values})
+
+
+def _suggest_name(name: Any, known: Iterable[str]) -> str:
+    listed = list(known)
+    close = get_close_matches(str(name), listed, n=1)
+    return f"did you mean `{close[0]}`?" if close else f"known: {', '.join(listed)}"

@@ -14,7 +14,7 @@ __all__ = ["check_agent"]
 
 
 def check_agent(spec: TaskSpec) -> None:
-    """Check the solver and the tools of an agent task. Its environment is opened with the first document.
+    """Check the solver, the tools and the options of an agent task. Its environment is opened with the first document.
 
     Raises:
         AssayError: A name is unknown, the solver cannot be made, or the signature of a tool has no JSON schema.
@@ -30,9 +30,15 @@ def check_agent(spec: TaskSpec) -> None:
         problems.append(error)
     if isinstance(spec.agent.environment, str):
         try:
-            ENVIRONMENTS.get(spec.agent.environment, where=spec.place("environment"))
+            environment = ENVIRONMENTS.get(spec.agent.environment, where=spec.place("environment"))
         except AssayError as error:
             problems.append(error)
+        else:
+            check_options = getattr(environment, "check_options", lambda _: ())
+            for problem in check_options(spec.agent.environment_options):
+                problems.append(
+                    TaskError(problem.what, where=_find_place(spec, problem.where), hint=problem.hint)
+                )
     for index, value in enumerate(spec.agent.tools):
         where = f"{spec.place('tools')}[{index}]"
         try:
@@ -44,6 +50,14 @@ def check_agent(spec: TaskSpec) -> None:
             problems.append(error)
     if problems:
         raise problems[0] if len(problems) == 1 else ErrorGroup(problems)
+
+
+def _find_place(spec: TaskSpec, key: str) -> str:
+    """Return the place of a key, with the line of the nearest key around it whose line is known."""
+    known = key
+    while known not in spec.places and "." in known:
+        known = known.rpartition(".")[0]
+    return f"{spec.places[known]}, {key}" if known in spec.places else spec.place(key)
 
 
 def _check_external(spec: TaskSpec, solver: ExternalSolver) -> list[AssayError]:

@@ -186,6 +186,7 @@ FINDING_KINDS: Mapping[str, str] = {
     "setting": "a misspelt generation setting",
     "until": "a stop string that has no effect",
     "rounds": "a dialogue without a function that creates its later rounds, or without one that scores it",
+    "agent": "an unknown solver, tool or environment of an agent, or an option that it does not have",
     "max-tokens": "a token limit that is too small for the targets, or several limits",
     "no-effect": "settings that the task does not use",
     "no-target": "the task defines no target",

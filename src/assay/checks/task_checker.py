@@ -108,6 +108,8 @@ class TaskChecker:
                 check_generation(spec, findings)
                 check_dialogue_keys(spec, broken, findings)
             check_example_source(spec, findings)
+        if spec.agent is not None and not broken.key_paths:
+            _check_agent(spec, findings)
         can_read = task.has_valid("dataset", "split", "dataset_path", "dataset_kwargs")
         if self.options.data and can_read and not broken.key_paths:
             self._check_data(spec, findings)
@@ -131,6 +133,13 @@ class TaskChecker:
                 self._total = max(self._total, self._looked_at)
                 check_cluster_columns(task, findings)
                 check_variants(task, self.options.documents, findings)
+
+
+def _check_agent(spec: TaskSpec, findings: Findings) -> None:
+    from assay.agents.setup import check_agent  # few tasks have an agent
+
+    with collect_errors(findings, "agent", spec):
+        check_agent(spec)
 
 
 def _load_at_random(task: Task, loading: LoadingRandomState) -> AbstractContextManager[None]:

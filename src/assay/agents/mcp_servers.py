@@ -177,7 +177,7 @@ class McpConnection:
         self._thread.start()
         try:
             ready.result(2 * self.server.timeout_s + _CLOSE_S)
-            self._definitions = self._list_tools()
+            listed = self._list_tools()
         except TimeoutError:
             self.close()
             raise self._error("mcp-timeout", "the server did not start in time") from None
@@ -185,7 +185,8 @@ class McpConnection:
             self.close()
             raise
         expected = {**self.server.pinned, **self.digests}  # pinned by the task, or when it was open before
-        self.digests = {name: digest_json(tool.to_json()) for name, tool in self._definitions.items()}
+        self._definitions = {name: tool for name, (tool, _) in listed.items()}
+        self.digests = {name: digest for name, (_, digest) in listed.items()}
         for name, digest in expected.items():
             if self.digests.get(name) != digest:
                 self.close()
@@ -227,9 +228,9 @@ class McpConnection:
             McpError: The server does not work, or the definition changed.
         """
         with self._lock:
-            fresh = self._list_tools().get(name)
-            if fresh is None or digest_json(fresh.to_json()) != self.digests[name]:
-                what = "is gone" if fresh is None else "has another definition than when it was listed"
+            _, fresh = self._list_tools().get(name, (None, ""))
+            if fresh != self.digests[name]:
+                what = "is gone" if not fresh else "has another definition than when it was listed"
                 raise self._error("mcp-schema-changed", f"the tool `{name}` {what}")
             result = self._submit(self._client_call("call_tool", name, dict(arguments)))
         return _to_output(result)
@@ -400,9 +401,9 @@ class McpConnection:
 
     # --- requests ----------------------------------------------------------------------------------
 
-    def _list_tools(self) -> dict[str, Tool]:
-        """Return all tools. The time limit is for the whole list."""
-        found: dict[str, Tool] = {}
+    def _list_tools(self) -> dict[str, tuple[Tool, str]]:
+        """Return all tools with the digests of their definitions. The time limit is for the whole list."""
+        found: dict[str, tuple[Tool, str]] = {}
         cursor: str | None = None
         cursors: set[str] = set()
         deadline = time.monotonic() + self.server.timeout_s
@@ -425,7 +426,12 @@ class McpConnection:
                         f"lists the tool `{tool.name}` twice" if tool.name in found else "has too many tools"
                     )
                     raise self._error("mcp-invalid-result", f"the server {what}")
-                found[tool.name] = Tool(tool.name, tool.description or "", tool.input_schema)
+                if tool.output_schema and (problem := describe_invalid_schema(tool.output_schema)):
+                    what = f"the output schema of the tool `{tool.name}` is invalid: {problem}"
+                    raise self._error("mcp-invalid-result", what)
+                definition = Tool(tool.name, tool.description or "", tool.input_schema)
+                output = {"output_schema": tool.output_schema} if tool.output_schema else {}
+                found[tool.name] = definition, digest_json({**definition.to_json(), **output})
             cursor = page.next_cursor
             if cursor is None:
                 return found

@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 from assay.core.errors import AssayError, DatasetError, InvalidOption, MissingPackage
 from assay.models.hf.arguments import HfArguments
 from assay.models.hf.loading.checkpoint import Checkpoint
+from assay.models.hf.loading.cpu_instructions import avoid_unusable_amx
 
 __all__ = [
     "explain_loading_errors",
@@ -132,6 +133,8 @@ def load_weights(arguments: HfArguments, config: Any, auto_class: Any, tokenizer
     device = find_device(arguments.device)
     options = _build_loading_options(arguments, device)
     dtype = find_torch_dtype(arguments.dtype)
+    if device.type == "cpu" and "bfloat16" in str(getattr(config, "dtype", "") if dtype == "auto" else dtype):
+        avoid_unusable_amx()
     with explain_loading_errors(arguments.pretrained):
         model = auto_class.from_pretrained(
             arguments.pretrained, config=config, dtype=dtype, **_build_source_options(arguments), **options

@@ -28,6 +28,8 @@ KINDS = {
     "filters": "take_first",
     "aggregations": "mean",
     "options": "num_fewshot",
+    "solvers": "tool_loop",
+    "environments": "sandbox",
 }
 
 

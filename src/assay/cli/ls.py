@@ -27,6 +27,9 @@ _KINDS = {
     "filters": "steps that extract the answer from a response, for `filter_list`",
     "judges": "prompts and reply formats of LLM judges",
     "aggregations": "how scores of documents become one number",
+    "solvers": "loops of agents, for `solver`",
+    "environments": "what the tools of agents act on, for `environment`",
+    "agent_tools": "tools of plugins that an agent task can name, for `tools`",
     "sandboxes": "isolation for programs that models write",
     "sinks": "external trackers, for `--sink`",
     "options": "options of a run",
@@ -41,7 +44,8 @@ _MAX_DESCRIBED = 500
 _HELP = """List tasks, groups, tags, registered components and options. Without arguments, shows what can be listed.
 
 \b
-KIND is one of: tasks, groups, tags, models, metrics, filters, judges, aggregations, sandboxes, sinks, options.
+KIND is one of: tasks, groups, tags, models, metrics, filters, judges, aggregations, solvers, environments,
+agent_tools, sandboxes, sinks, options.
 WORDS are a glob for names, or words that the name or the description contains.
 With the name of a model, shows its arguments.
 
@@ -95,6 +99,9 @@ def command(
         "filters": lambda: _list_registry("assay.scoring.filters", "FILTERS"),
         "judges": lambda: _list_registry("assay.scoring.judges", "JUDGES"),
         "aggregations": lambda: _list_registry("assay.stats.aggregations", "AGGREGATIONS"),
+        "solvers": lambda: _list_registry("assay.agents.solvers", "SOLVERS"),
+        "environments": lambda: _list_registry("assay.agents.environments", "ENVIRONMENTS"),
+        "agent_tools": lambda: _list_registry("assay.agents.functions", "TOOLS"),
         "sandboxes": lambda: _list_registry("assay.sandboxes", "SANDBOXES"),
         "sinks": lambda: _list_registry("assay.viewer.sinks", "SINKS"),
         "options": _list_options,

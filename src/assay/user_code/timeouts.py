@@ -104,7 +104,7 @@ class CodeTimer:
             sys.settrace(None)
         if self._has_pending_stop:  # it must not hit the next call
             self._has_pending_stop = False
-            _raise_in_thread(threading.get_ident(), None)
+            _consume_pending_stop()
         if kind is UserCodeStopped and not self._stopping:
             raise UserCodeTimeout(self._reason) from error
         if self._stopping or error is None:
@@ -276,7 +276,19 @@ def _interrupt_system_call(thread: int, number: signal.Signals) -> None:
     signal.siginterrupt(number, False)
 
 
-def _raise_in_thread(thread: int, error: type[BaseException] | None) -> None:
-    """Make a thread raise this when it next runs Python; None withdraws it."""
-    sent = ctypes.py_object(error) if error is not None else None
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), sent)
+def _raise_in_thread(thread: int, error: type[BaseException]) -> None:
+    """Make a thread raise this when it next runs Python, instead of what it was to raise before."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
+
+
+def _consume_pending_stop() -> None:
+    """Raise and catch the exception that was sent to this thread.
+
+    Withdrawing it instead leaves a flag set in the interpreter (Python 3.11), with which code that is traced never continues.
+    """
+    try:
+        _raise_in_thread(threading.get_ident(), UserCodeStopped)
+        while True:
+            time.sleep(0)
+    except UserCodeStopped:
+        pass

@@ -15,7 +15,7 @@ from tools.oracle.checks import RecordChecks
 from tools.oracle.corpus import read_records
 from tools.oracle.corpus_replay import RecordSelection, replay_in_processes
 
-pytestmark = [pytest.mark.parity, pytest.mark.slow, pytest.mark.timeout(900)]  # a replay takes a minute of an idle core
+pytestmark = [pytest.mark.parity, pytest.mark.slow, pytest.mark.timeout(900)]  # a minute of an idle core
 
 CORPORA = Path(__file__).parent / "corpus"
 MAX_BYTES = 12_000_000

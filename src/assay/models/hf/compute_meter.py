@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from assay.core.ports import ComputeCounters, ComputeLimits
+from assay.models.hf.onednn import is_onednn_faster, multiply_transposed, pack_weight
 
 __all__ = ["TorchComputeMeter", "measure_matmul_rate"]
 
@@ -101,8 +102,8 @@ def measure_matmul_rate(device: Any, dtype: Any, *, seconds: float | None = None
     while True:
         try:
             left, right = (torch.ones(size, size, device=device, dtype=dtype) for _ in range(2))
-            result = torch.empty_like(left)
-            torch.mm(left, right, out=result)
+            multiply = _choose_product(left, right)
+            multiply()
             synchronize()
             break
         except torch.OutOfMemoryError:
@@ -113,7 +114,18 @@ def measure_matmul_rate(device: Any, dtype: Any, *, seconds: float | None = None
     end = time.perf_counter() + (CALIBRATION_S if seconds is None else seconds)
     while best == float("inf") or time.perf_counter() < end:
         started = time.perf_counter()
-        torch.mm(left, right, out=result)
+        multiply()
         synchronize()
         best = min(best, time.perf_counter() - started)
     return float(2 * size**3 / best)
+
+
+def _choose_product(left: Any, right: Any) -> Callable[[], Any]:
+    """Return a function that multiplies two matrices in the way that the linear layers of a model do."""
+    import torch
+
+    if left.device.type == "cpu" and left.dtype == torch.float32 and is_onednn_faster():
+        packed = pack_weight(right)
+        return lambda: multiply_transposed(left, packed)
+    result = torch.empty_like(left)
+    return lambda: torch.mm(left, right, out=result)

@@ -13,7 +13,9 @@ import torch
 from tests.models.hf.tiny_checkpoints import tiny_checkpoint
 
 from assay.models.hf import HfModel
-from assay.models.hf.prefix_sharing.block_attention import enable_block_attention
+from assay.models.hf.prefix_sharing import block_attention
+from assay.models.hf.prefix_sharing.attention_mask import AttentionBlock
+from assay.models.hf.prefix_sharing.block_attention import attach_blocks, enable_block_attention
 from assay.models.hf.text.backend import TextBackend
 
 pytestmark = pytest.mark.torch
@@ -94,3 +96,28 @@ def test_enabling_block_attention_twice_has_no_effect() -> None:
 
 def test_a_model_with_recurrent_state_is_left_unchanged() -> None:
     assert not enable_block_attention(load("mamba"))
+
+
+@pytest.mark.parametrize("onednn", [False, True])
+@pytest.mark.parametrize("cached", [False, True])
+def test_blocks_attend_to_their_spans_only(
+    monkeypatch: pytest.MonkeyPatch, onednn: bool, cached: bool
+) -> None:
+    if onednn and not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        pytest.skip("torch has no oneDNN")
+    monkeypatch.setattr(block_attention, "is_onednn_faster", lambda: onednn)
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(1, tokens, heads, 16) for tokens, heads in ((20, 6), (32, 2), (32, 2)))
+    query, key, value = (one.transpose(1, 2) for one in (query, key, value))
+    if cached:  # keys of a cache are contiguous, those of one pass are not
+        key, value = key.contiguous(), value.contiguous()
+    masked = torch.finfo(torch.float32).min
+    mask = torch.full((20, 32), masked).triu(13)[None, None]
+    mask[:, :, 8:, 5:9] = masked
+    attach_blocks(mask, [AttentionBlock(0, 8, ((0, 20),)), AttentionBlock(8, 20, ((0, 5), (9, 32)))])
+    with torch.inference_mode():
+        found, _ = block_attention._compute_attention(None, query, key, value, mask, scaling=0.3)
+        expected = torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, scale=0.3, enable_gqa=True
+        )
+    assert (found - expected.transpose(1, 2)).abs().max() < 1e-5

@@ -12,6 +12,7 @@ from assay.core.errors import AssayError, DatasetError, InvalidOption, MissingPa
 from assay.models.hf.arguments import HfArguments
 from assay.models.hf.loading.checkpoint import Checkpoint
 from assay.models.hf.loading.cpu_instructions import avoid_unusable_amx
+from assay.models.hf.loading.packed_linear import pack_linear_layers
 
 __all__ = [
     "explain_loading_errors",
@@ -145,6 +146,8 @@ def load_weights(arguments: HfArguments, config: Any, auto_class: Any, tokenizer
             _add_delta(model, arguments, auto_class, dtype, options)
         if "device_map" not in options and not arguments.tp_plan:
             model.to(device)
+    if not arguments.mixed_precision_dtype:  # with it, layers are computed in that type
+        pack_linear_layers(model)
     return model.eval()
 
 

@@ -3,6 +3,8 @@
 `sdpa` does two kinds of unnecessary work: it multiplies keys that are masked afterwards, and with a mask it copies keys
 that several heads share once per head, for every generated token. Here, blocks of tokens are multiplied only with the
 keys they attend to, and the kernel receives the shared keys only once. Results differ only in the order of summation.
+
+Where oneDNN is faster than MKL (`assay.models.hf.onednn`), it also multiplies these blocks. The kernel of `sdpa` uses MKL.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from assay.models.hf.onednn import is_onednn_faster, multiply_transposed
 from assay.models.hf.prefix_sharing.attention_mask import AttentionBlock
 
 __all__ = ["attach_blocks", "enable_block_attention"]
@@ -79,16 +82,47 @@ def _compute_attention(
         attended = scaled_dot_product_attention(query, key, value, attn_mask=mask, **settings)
         return attended.transpose(1, 2).contiguous(), None
     output = query.new_empty((query.shape[0], query.shape[2], query.shape[1], value.shape[3]))
+    if uses_onednn := _can_use_onednn(query, settings["dropout_p"]):
+        key, value = key.contiguous(), value.contiguous()  # oneDNN is very slow with other strides
     for block, mask in blocks:
-        attended = scaled_dot_product_attention(
-            query[:, :, block.low : block.high],
-            _select_spans(key, block.spans),
-            _select_spans(value, block.spans),
-            attn_mask=mask,
-            **settings,
-        )
-        output[:, block.low : block.high] = attended.transpose(1, 2)
+        rows = query[:, :, block.low : block.high]
+        keys, values = _select_spans(key, block.spans), _select_spans(value, block.spans)
+        if uses_onednn:
+            _attend_with_onednn(
+                rows, keys, values, mask, settings["scale"], output[:, block.low : block.high]
+            )
+        else:
+            attended = scaled_dot_product_attention(rows, keys, values, attn_mask=mask, **settings)
+            output[:, block.low : block.high] = attended.transpose(1, 2)
     return output, None
+
+
+def _can_use_onednn(query: Any, dropout: float) -> bool:
+    import torch
+
+    return (
+        is_onednn_faster()
+        and query.dtype == torch.float32
+        and query.shape[0] == 1
+        and not dropout
+        and not torch.is_grad_enabled()
+    )
+
+
+def _attend_with_onednn(
+    query: Any, keys: Any, values: Any, mask: Any, scale: float | None, output: Any
+) -> None:
+    """Write the attention of one row into `output` (`[1, tokens, heads, size]`), for each head of the keys."""
+    heads, tokens, size = query.shape[1:]
+    shared = heads // keys.shape[1]
+    query = query[0] * (size**-0.5 if scale is None else scale)
+    for number in range(keys.shape[1]):
+        own = slice(number * shared, (number + 1) * shared)
+        scores = multiply_transposed(query[own].reshape(shared * tokens, size), keys[0, number])
+        scores.view(shared, tokens, -1).add_(mask[0])
+        weights = scores.softmax(-1)
+        attended = multiply_transposed(weights, values[0, number].t())
+        output[0, :, own] = attended.view(shared, tokens, -1).transpose(0, 1)
 
 
 def _select_spans(keys: Any, spans: Sequence[tuple[int, int]]) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, cast
 from assay.core.records.responses import Failure, Outcome, Tokens
 from assay.models.hf.arguments import HfArguments
 from assay.models.hf.batch_budget import BatchBudget
+from assay.models.hf.free_memory import find_free_bytes
 from assay.models.hf.loading.checkpoint import Checkpoint
 from assay.models.hf.loading.tokenizer import CheckpointTokenizer
 from assay.models.hf.loading.weights import find_text_class, find_torch_dtype, load_config, load_weights
@@ -280,13 +281,9 @@ def find_pad_token(tokenizer: Any) -> int:
 
 def _find_cache_budget(device: Any) -> int:
     """Return a quarter of the free memory."""
-    import os
-
     import torch
 
     if device.type == "cuda":
         return cast(int, torch.cuda.mem_get_info(device)[0]) // 4
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
-    except (ValueError, OSError, AttributeError):  # not available on every system
-        return 4 << 30
+    free_bytes = find_free_bytes()
+    return 4 << 30 if free_bytes is None else free_bytes // 4

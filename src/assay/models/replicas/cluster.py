@@ -1,6 +1,6 @@
 """The connection to Ray: an existing cluster, or a local cluster that ends with this process.
 
-A local cluster has no dashboard and no usage reports, writes its logs to a temporary folder, and prints nothing.
+A local cluster has no dashboard, log monitor, autoscaler and usage reports, writes its logs to a temporary folder, and prints nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,15 @@ from assay.models.replicas import cleanup_process
 from assay.models.replicas.token_check import is_authentication_error, is_token_rejected
 from assay.models.replicas.worker import ProcessEnvironment
 
-__all__ = ["Cluster", "capture_environment", "check_address", "import_ray", "require_ray"]
+__all__ = [
+    "UNUSED_PROCESSES",
+    "Cluster",
+    "capture_environment",
+    "check_address",
+    "import_ray",
+    "require_ray",
+    "skip_unused_processes",
+]
 
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -42,6 +50,9 @@ _SETTINGS = {
 _FORWARDED_VARIABLES = ("ASSAY_", "CUDA_MODULE_", "HF_", "HUGGINGFACE_", "NCCL_", "OMP_", "PYTHONHASHSEED", "TOKENIZERS_", "TORCH",
               "TRANSFORMERS_", "VLLM_")  # fmt: skip
 """Prefixes of the driver's environment variables that workers get, unless their node sets them."""
+
+UNUSED_PROCESSES = ("start_monitor", "start_log_monitor", "start_api_server")
+"""Methods of Ray's node that start the autoscaler, the log monitor and the dashboard."""
 
 _POLL_INTERVAL_S = 0.2
 _CONNECT_TIMEOUT_S = 5.0
@@ -236,14 +247,15 @@ class Cluster:
             del os.environ[cleanup_process.FOLDER_VARIABLE]
 
     def _start(self, ray: Any, folder: Path, common: Mapping[str, Any]) -> None:
-        ray.init(
-            address="local",
-            include_dashboard=False,
-            num_cpus=self._size.cpus,
-            object_store_memory=self._size.store_bytes,
-            _temp_dir=str(folder),
-            **common,
-        )
+        with skip_unused_processes():
+            ray.init(
+                address="local",
+                include_dashboard=False,
+                num_cpus=self._size.cpus,
+                object_store_memory=self._size.store_bytes,
+                _temp_dir=str(folder),
+                **common,
+            )
 
     def _convert_error(self, error: Exception) -> AssayError:
         if self._address is not None and is_authentication_error(error):
@@ -267,6 +279,32 @@ class Cluster:
                 hint="start a cluster with `ray start --head`, or remove --ray to use a local one",
             )
         return AssayError(f"Ray does not start: {type(error).__name__}: {error}")
+
+
+@contextmanager
+def skip_unused_processes() -> Iterator[None]:
+    """Make Ray start no autoscaler, log monitor and dashboard, which halves the start-up.
+
+    Ray has no option for it: with `include_dashboard=False` it still starts the dashboard's process and waits for it. If a version
+    of Ray has other methods, it starts all processes.
+    """
+    try:
+        from ray._private.node import Node
+    except ImportError:
+        yield
+        return
+    methods = {name: getattr(Node, name) for name in UNUSED_PROCESSES if hasattr(Node, name)}
+    try:
+        for name in methods:
+            setattr(Node, name, _start_nothing)
+        yield
+    finally:
+        for name, method in methods.items():
+            setattr(Node, name, method)
+
+
+def _start_nothing(node: Any, **options: Any) -> None:
+    pass
 
 
 @contextmanager

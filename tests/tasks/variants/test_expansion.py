@@ -11,6 +11,7 @@ from tests.making import make_model, plan_run, write_choices, write_task
 import assay
 from assay.core.errors import AssayError, InvalidOption, TaskError
 from assay.engine.planning.records import Plan
+from assay.tasks.variants.variant_task import describe_variant
 
 LISTED = "{{question}}\nA. {{choices[0]}}\nB. {{choices[1]}}\nAnswer:"
 
@@ -177,6 +178,12 @@ def test_a_factor_without_effect_is_a_note_if_another_has_one(workspace: Path) -
     unlisted = {"doc_to_text": "{{question}}", "doc_to_choice": "choices"}
     plan = plan_choices(workspace, unlisted, vary="order,system", variants=2)
     assert "choices: `order` does not vary: the prompt does not list the choices" in plan.notes
+    (described,) = (
+        describe_variant(planned.task, planned.spec.variant)
+        for planned in plan.tasks.values()
+        if planned.spec.variant is not None and not planned.spec.variant.is_base
+    )
+    assert described.startswith("system ") and "order" not in described
 
 
 def test_a_task_without_choices_can_vary_its_examples_and_not_their_order(workspace: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,8 +61,8 @@ class VariantSpec:
                 settings[key] = value
         return settings
 
-    def describe(self) -> str:
-        """Return the settings as one short line.
+    def describe(self, idle: Collection[str] = ()) -> str:
+        """Return the settings as one short line, without those of `idle` factors, which do not change the prompts of a task.
 
         >>> VariantSpec(name="v1", choice_order="reverse", choice_letters=("1", "2"), factors=("order",)).describe()
         'order reverse, letters 1 2'
@@ -70,19 +70,19 @@ class VariantSpec:
         if self.is_base:
             return "unchanged"
         parts = []
-        if self.choice_order:
+        if self.choice_order and "order" not in idle:
             parts.append(f"order {self.choice_order}")
-        if self.choice_letters:
+        if self.choice_letters and "letters" not in idle:
             shown = " ".join(self.choice_letters[:4])
             parts.append(f"letters {shown}{' …' if len(self.choice_letters) > 4 else ''}")
-        if self.fewshot_seed is not None:
+        if self.fewshot_seed is not None and "shots" not in idle:
             parts.append(f"few-shot seed {self.fewshot_seed}")
-        if self.fewshot_order:
+        if self.fewshot_order and "shots" not in idle:
             parts.append(f"few-shot order {self.fewshot_order}")
-        if self.system_instruction is not None:
+        if self.system_instruction is not None and "system" not in idle:
             parts.append(f"system {_shorten(self.system_instruction)}")
         parts += [f"{key} {_shorten(value)}" for key, value in self.overrides.items()]
-        return ", ".join(parts)
+        return ", ".join(parts) or "unchanged"
 
 
 def _shorten(value: Any) -> str:

@@ -29,7 +29,9 @@ from assay.models.prices import load_prices
 from assay.scoring.pipelines import Pipeline
 from assay.tasks.files.helper_functions import HelperFunction
 from assay.tasks.letter_choices import asks_for_letters
+from assay.tasks.task import Task
 from assay.tasks.variants.expansion import find_family
+from assay.tasks.variants.variant_task import describe_variant
 
 __all__ = [
     "collect_facts",
@@ -142,9 +144,13 @@ def redact_options(spec: RunSpec) -> dict[str, Any]:
     return {**kept, **lists}
 
 
-def _describe_variant(spec: TaskSpec) -> dict[str, str]:
+def _describe_variant(task: Task, spec: TaskSpec) -> dict[str, str]:
     assert spec.variant is not None
-    return {"name": spec.variant.name, "of": find_family(spec), "description": spec.variant.describe()}
+    return {
+        "name": spec.variant.name,
+        "of": find_family(spec),
+        "description": describe_variant(task, spec.variant),
+    }
 
 
 def _describe_task(planned: PlannedTask) -> dict[str, Any]:
@@ -154,7 +160,7 @@ def _describe_task(planned: PlannedTask) -> dict[str, Any]:
         "path": spec.path,
         "output_type": spec.output_type,
         **({"asked_for": "letters"} if asks_for_letters(task) else {}),
-        **({"variant": _describe_variant(spec)} if spec.variant is not None else {}),
+        **({"variant": _describe_variant(task, spec)} if spec.variant is not None else {}),
         "version": spec.version,
         "n_shot": get_num_fewshot(planned),
         "documents": planned.documents,

@@ -20,7 +20,6 @@ from assay.core.records.verdicts import Estimate
 from assay.engine.planning.records import Plan, PlannedTask
 from assay.engine.results.confidence_intervals import read_clusters
 from assay.engine.results.stop_metrics import find_score_range
-from assay.engine.results.variant_answers import read_answers
 from assay.stats.aggregations import find_aggregation_name
 from assay.stats.intervals.crossed import (
     CrossedEstimate,
@@ -30,6 +29,7 @@ from assay.stats.intervals.crossed import (
 )
 from assay.stats.varied_groups import VariedPart
 from assay.store.journal.journal import Journal
+from assay.tasks.variants.variant_task import describe_variant
 
 __all__ = ["VariantSummary", "list_units", "summarise_family", "summarise_variants"]
 
@@ -79,6 +79,8 @@ def summarise_family(
     plan: Plan, group: GroupSpec, journal: Journal, by_task: Mapping[str, Sequence[Estimate]]
 ) -> tuple[list[Estimate], list[dict[str, Any]], dict[tuple[str, str, str], VariedPart]]:
     """Return the estimates of one varied task, the facts about each of them, and the scores behind them."""
+    from assay.engine.results.variant_answers import read_answers  # few runs vary their prompts
+
     members = [plan.tasks[name] for name in group.members]
     scores = {planned.task.name: _read_scores(journal, planned) for planned in members}
     answers = {planned.task.name: read_answers(planned, journal) for planned in members}
@@ -193,7 +195,7 @@ def _describe(
                 "name": BASE_VARIANT if variant is None else variant.name,
                 "task": planned.task.name,
                 "value": value,
-                "description": "" if variant is None else variant.describe(),
+                "description": "" if variant is None else describe_variant(planned.task, variant),
             }
         )
     ordered = sorted(listed, key=lambda one: one["value"], reverse=first.higher_is_better is False)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import Any
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
 
 from assay.core.errors import TaskError
 from assay.core.records.specs import OutputType, TaskSpec
 from assay.core.records.variants import VariantSpec
 from assay.tasks.data.rows import Split
 from assay.tasks.task import RenderingOptions, RenderingPass, Task, open_task
-from assay.tasks.variants.choice_order import ChoiceFields, ChoiceLayout, find_layout
 
-__all__ = ["VariantTask", "apply_rendering", "open_variant"]
+if TYPE_CHECKING:
+    from assay.tasks.variants.choice_order import ChoiceFields, ChoiceLayout
+
+__all__ = ["VariantTask", "apply_rendering", "describe_variant", "open_variant"]
 
 Fields = Mapping[str, Any]
 _CHECKED_ROWS = 5
@@ -49,6 +51,11 @@ def open_variant(spec: TaskSpec, rendering: RenderingOptions, original: Task | N
         _refuse_choices(spec, variant, "it is a Python class", "class")
         return open_task(spec, rendering)
     return VariantTask(spec, rendering, original)
+
+
+def describe_variant(task: Task, variant: VariantSpec) -> str:
+    """Return what a variant changes in the prompts of a task, as one short line."""
+    return variant.describe(task.idle_factors if isinstance(task, VariantTask) else ())
 
 
 class VariantTask(Task):
@@ -98,11 +105,13 @@ class VariantTask(Task):
 
     def _permute_choices(self, spec: TaskSpec) -> TaskSpec:
         """Return the spec with functions that permute the choices and change their letters."""
+        from assay.tasks.variants.choice_order import ChoiceFields
+
         _check_choices(spec, self.variant)
         plain = self._plain
         text, (example_text, target, choices, _) = self._find_text_functions(spec)
         where = spec.place("doc_to_text")
-        layout = _cache(lambda: self._find_layout(fields, where))
+        layout = cache(lambda: self._find_layout(fields, where))
         variant = self.variant
         fields = ChoiceFields(
             text=plain.question,
@@ -147,6 +156,8 @@ class VariantTask(Task):
         return native.question, (native.fewshot.compilers[0], *compilers[1:])
 
     def _find_layout(self, fields: ChoiceFields, where: str) -> ChoiceLayout:
+        from assay.tasks.variants.choice_order import ChoiceLayout, find_layout
+
         if self._plain.shape[0]:  # the choices are the contexts: the prompt shows one at a time
             return ChoiceLayout(column=None, labelled=False)
         return find_layout(fields, self._plain.rows[0], column=self._plain.spec.choice_column, where=where)
@@ -176,17 +187,6 @@ class _PlainTask(Task):
     @cached_property
     def rows(self) -> Split:
         return super().rows if self.shared is None else self.shared.rows
-
-
-def _cache(function: Callable[[], ChoiceLayout]) -> Callable[[], ChoiceLayout]:
-    found: list[ChoiceLayout] = []
-
-    def cached() -> ChoiceLayout:
-        if not found:
-            found.append(function())
-        return found[0]
-
-    return cached
 
 
 def _check_choices(spec: TaskSpec, variant: VariantSpec) -> None:

@@ -119,6 +119,12 @@ def test_a_server_until_standard_input_ends(
     assert (workspace / "out" / "journal.sqlite").is_file()
 
 
+@pytest.mark.usefixtures("echo")
+def test_a_port_is_refused_with_a_command(assay_command: Assay) -> None:
+    called = assay_command("bridge", "--model", "echo", "--output", "out", "--port", "8123", "--", "true")
+    assert called.code == 2 and "`--port` cannot be used with a COMMAND" in called.err, called.err
+
+
 @pytest.mark.parametrize(
     "option", [("--max_turns", "3"), ("--max_tokens", "9"), ("--timeout", "5"), ("--documents", "a.jsonl"), ("--json",)]
 )  # fmt: skip

@@ -100,8 +100,7 @@ def command(
     from assay.engine.bridging import BridgeRun, run_bridge, serve_bridge
     from assay.models import make_model
 
-    if not program:
-        _reject_program_options(click.get_current_context())
+    _reject_unused_options(click.get_current_context(), has_program=bool(program))
     limits = {
         "memory_bytes": 4 << 30,
         "processes": 256,
@@ -141,11 +140,18 @@ def command(
     return 1 if any(document.score is None for document in done) else 0
 
 
-def _reject_program_options(context: click.Context) -> None:
-    """Raise an error for options that have no meaning without COMMAND."""
+def _reject_unused_options(context: click.Context, *, has_program: bool) -> None:
+    """Raise an error for options that have no meaning without COMMAND, or with it."""
     for parameter in context.command.params:
-        given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
-        if given and parameter.name in _PROGRAM_OPTIONS:
+        if context.get_parameter_source(parameter.name or "") is not ParameterSource.COMMANDLINE:
+            continue
+        if has_program and parameter.name == "port":
+            raise InvalidOption(
+                "`--port` cannot be used with a COMMAND",
+                where="--port",
+                hint="COMMAND finds the address in OPENAI_BASE_URL and ANTHROPIC_BASE_URL",
+            )
+        if not has_program and parameter.name in _PROGRAM_OPTIONS:
             raise InvalidOption(
                 f"`{parameter.opts[0]}` needs a COMMAND",
                 where=parameter.opts[0],

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,40 +71,8 @@ POD = strict(
         nodeSelector=TEXTS,
     ),
 )
-RAY_JOB = strict(
-    ["apiVersion", "kind", "metadata", "spec"],
-    apiVersion={"const": "ray.io/v1"},
-    kind={"const": "RayJob"},
-    metadata=METADATA,
-    spec=strict(
-        ["entrypoint", "rayClusterSpec"],
-        entrypoint=TEXT,
-        submissionMode={"enum": ["K8sJobMode", "HTTPMode", "InteractiveMode"]},
-        backoffLimit=NUMBER,
-        activeDeadlineSeconds=NUMBER,
-        shutdownAfterJobFinishes=FLAG,
-        ttlSecondsAfterFinished=NUMBER,
-        rayClusterSpec=strict(
-            ["headGroupSpec"],
-            rayVersion=TEXT,
-            authOptions=strict(["mode"], mode={"enum": ["disabled", "token"]}),
-            headGroupSpec=strict(["rayStartParams", "template"], rayStartParams=TEXTS, template=POD),
-            workerGroupSpecs={
-                "type": "array",
-                "items": strict(
-                    ["groupName", "minReplicas", "maxReplicas", "rayStartParams", "template"],
-                    groupName=TEXT,
-                    replicas=NUMBER,
-                    minReplicas=NUMBER,
-                    maxReplicas=NUMBER,
-                    rayStartParams=TEXTS,
-                    template=POD,
-                ),
-            },
-        ),
-    ),
-)
-"""The part of the API `ray.io/v1` of KubeRay, and of pods, that a job uses: every key that is not listed is an error."""
+RAY_JOB = json.loads(Path(__file__).with_name("ray_job_schema.json").read_text("utf-8"))
+"""The keys of KubeRay's API `ray.io/v1`; `POD` has the part of a pod that a job uses. A key that is not listed is an error."""
 
 CONFIG_MAP = strict(
     ["apiVersion", "kind", "metadata", "data"],
@@ -153,13 +124,41 @@ def load(
 def test_the_documents_match_the_schema(job: ClusterJob, settings: KubernetesSettings) -> None:
     config_map, ray_job = load(job, settings)
     assert not [error.message for error in Draft202012Validator(CONFIG_MAP).iter_errors(config_map)]
-    assert not [error.message for error in Draft202012Validator(RAY_JOB).iter_errors(ray_job)]
+    assert list(find_errors(ray_job)) == []
 
 
-def test_the_schema_rejects_other_keys() -> None:
+def find_errors(ray_job: dict[str, Any]) -> Iterator[str]:
+    for error in Draft202012Validator(RAY_JOB).iter_errors(ray_job):
+        yield error.message
+    for error in Draft202012Validator(METADATA).iter_errors(ray_job["metadata"]):
+        yield error.message
+    cluster = ray_job["spec"]["rayClusterSpec"]
+    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        for error in Draft202012Validator(POD).iter_errors(group["template"]):
+            yield error.message
+
+
+@pytest.mark.parametrize(
+    ("place", "key", "value"),
+    [
+        ("spec", "retries", 3),
+        ("spec", "submissionMode", "K8sJob"),
+        ("spec", "activeDeadlineSeconds", 0),
+        ("spec.rayClusterSpec", "auth", {"mode": "token"}),
+        ("spec.rayClusterSpec.authOptions", "mode", "tokens"),
+        ("spec.rayClusterSpec.headGroupSpec", "rayStartParams", {"num-cpus": 0}),
+        ("spec.rayClusterSpec.headGroupSpec.template.spec", "volume", []),
+        ("spec.rayClusterSpec.workerGroupSpecs.0", "replicas", "2"),
+        ("spec.rayClusterSpec.workerGroupSpecs.0", "nodeSelector", {}),
+    ],
+)
+def test_the_schema_rejects_other_keys_and_values(place: str, key: str, value: Any) -> None:
     _, ray_job = load()
-    ray_job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["volume"] = []
-    assert [error.message for error in Draft202012Validator(RAY_JOB).iter_errors(ray_job)]
+    part: Any = ray_job
+    for step in place.split("."):
+        part = part[int(step) if step.isdecimal() else step]
+    part[key] = value
+    assert len(list(find_errors(ray_job))) == 1
 
 
 def test_the_script_in_the_config_map_passes_the_words_unchanged() -> None:

@@ -6,14 +6,14 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from assay.tasks.files.index import IndexEntry, TaskIndex
 
 __all__ = ["command"]
@@ -92,8 +92,8 @@ def command(
         return
     listings: dict[str, Callable[[], list[dict[str, Any]]]] = {
         "tasks": lambda: _list_tasks(include_path, words, tag or "", output_type or ""),
-        "groups": lambda: _list_index("group", include_path),
-        "tags": lambda: _list_index("tag", include_path),
+        "groups": lambda: _list_sets(_build_index(include_path), "group"),
+        "tags": lambda: _list_sets(_build_index(include_path), "tag"),
         "models": lambda: _list_registry("assay.engine", "MODELS"),
         "metrics": lambda: _list_registry("assay.scoring.metrics", "METRICS"),
         "filters": lambda: _list_registry("assay.scoring.filters", "FILTERS"),
@@ -107,6 +107,8 @@ def command(
         "options": _list_options,
     }
     if kind not in listings:
+        from difflib import get_close_matches
+
         close = get_close_matches(kind, listings, n=1)
         guess = f"did you mean `{close[0]}`? " if close else ""
         if kind in ("run", "runs"):
@@ -177,9 +179,12 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
 
 def _print_described(lines: list[tuple[str, str]]) -> None:
     """Print names with their descriptions. On a terminal, descriptions wrap beside the names, or below them if these are wide."""
-    from textwrap import wrap
+    width = 0
+    if sys.stdout.isatty():
+        from shutil import get_terminal_size
+        from textwrap import wrap
 
-    width = get_terminal_size((0, 0)).columns if sys.stdout.isatty() else 0
+        width = get_terminal_size((0, 0)).columns
     text = []
     for head, about in lines:
         line = f"{head}  {about}".rstrip()
@@ -232,53 +237,79 @@ def _list_tasks(
     include_path: tuple[str, ...], words: tuple[str, ...], tag: str, output_type: str
 ) -> list[dict[str, Any]]:
     """List the tasks that the arguments select, with what their files say unless there are too many to read."""
-    rows = _list_index("task", include_path, tag)
-    if output_type:
-        rows = [row for row in _describe_tasks(rows) if row["output_type"] == output_type]
-    elif len(rows) > _MAX_DESCRIBED:
-        rows = [row for row in rows if _matches(row, words)]
-    return _describe_tasks(rows) if len(rows) <= _MAX_DESCRIBED else rows
+    index = _build_index(include_path)
+    tagged = _find_tagged(tag, index)
+    entries = [index.entries[name] for name in index.names("task") if tagged is None or name in tagged]
+    if output_type or len(entries) <= _MAX_DESCRIBED:
+        rows = _describe_tasks(entries, index)
+        return [row for row in rows if not output_type or row["output_type"] == output_type]
+    abouts = _describe_harness_roots(index)
+    rows = [_make_row(entry, _describe_entry(entry, abouts)) for entry in entries]
+    rows = [row for row in rows if _matches(row, words)]
+    if len(rows) > _MAX_DESCRIBED:
+        return rows
+    return _describe_tasks([index.entries[row["name"]] for row in rows], index)
 
 
-def _describe_tasks(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Add output type, number of documents and modality to tasks, where they are known."""
-    from assay.tasks.files.task_facts import describe_task
+def _describe_tasks(entries: list[IndexEntry], index: TaskIndex) -> list[dict[str, Any]]:
+    """List tasks with output type, number of documents and modality, where they are known."""
+    from assay.tasks.files.task_facts import describe_tasks
 
-    for row in rows:
-        if "output_type" not in row:
-            facts = describe_task(row["path"])
-            row["output_type"], row["documents"] = facts.output_type, facts.documents
-            row["modality"] = facts.modality
+    by_root: dict[Any, list[str]] = {}
+    for entry in entries:
+        by_root.setdefault(entry.root, []).append(entry.file)
+    facts = {
+        file: one for root, files in by_root.items() for file, one in describe_tasks(root, files).items()
+    }
+    abouts = _describe_harness_roots(index)
+    rows = []
+    for entry in entries:
+        headline, output_type, modality, documents = facts[entry.file]
+        row = _make_row(entry, abouts.get(entry.root) or headline or str(entry.root))
+        rows.append({**row, "output_type": output_type, "documents": documents, "modality": modality})
     return rows
 
 
-def _list_index(kind: Any, include_path: tuple[str, ...], tag: str = "") -> list[dict[str, Any]]:
+def _list_sets(index: TaskIndex, kind: Literal["group", "tag"]) -> list[dict[str, Any]]:
+    """List groups or tags with the number of their tasks."""
+    inside = {root: index.view_from(root) for root in index.roots}
+    abouts = _describe_harness_roots(index)
+    rows = []
+    for name in index.names(kind):
+        entry = index.entries[name]
+        count = len(_collect_tasks(entry, inside.get(entry.root, index) if entry.root else index, set()))
+        about = f"{count} task{'' if count == 1 else 's'}  {_describe_entry(entry, abouts)}".rstrip()
+        rows.append(_make_row(entry, about))
+    return rows
+
+
+def _make_row(entry: IndexEntry, about: str) -> dict[str, Any]:
+    return {"name": entry.name, "about": about, "path": entry.file, "members": list(entry.members)}
+
+
+def _describe_harness_roots(index: TaskIndex) -> dict[Path | None, str]:
+    """Describe the thousands of task files of an installed harness by their folder, without opening them."""
+    return {root: str(root) for label, root in index.labels.items() if label != "assay"}
+
+
+def _describe_entry(entry: IndexEntry, abouts: dict[Path | None, str]) -> str:
+    from assay.tasks.files.file_stamps import read_headline
+
+    if entry.root is None:
+        return ""
+    return abouts.get(entry.root) or read_headline(entry.file) or str(entry.root)
+
+
+def _build_index(include_path: tuple[str, ...]) -> TaskIndex:
+    """Index the task files; report unreadable files and names defined twice."""
     from assay.tasks.files.index import TaskIndex, find_task_roots, pause_gc
-    from assay.tasks.files.naming_keys import read_headline
 
     click.get_current_context().with_resource(pause_gc())  # until the rows are printed
     index = TaskIndex.build(find_task_roots(include_path))
     for path, error in index.broken:
         click.echo(f"warning: cannot read {path}: {error.what}", err=True)
     _report_shadowed_names(index)
-    rows: list[dict[str, Any]] = []
-    # do not open the thousands of task files of an installed harness: describe them by their folder
-    abouts = {root: str(root) for label, root in index.labels.items() if label != "assay"}
-    inside = {root: index.view_from(root) for root in index.roots}
-    tagged = _find_tagged(tag, index)
-    for name in index.names(kind):
-        entry = index.entries[name]
-        if tagged is not None and name not in tagged:
-            continue
-        if entry.root is None:
-            about = ""
-        else:
-            about = abouts.get(entry.root) or read_headline(entry.file) or str(entry.root)
-        if kind != "task":
-            count = len(_collect_tasks(entry, inside.get(entry.root, index) if entry.root else index, set()))
-            about = f"{count} task{'' if count == 1 else 's'}  {about}".rstrip()
-        rows.append({"name": name, "about": about, "path": entry.file, "members": list(entry.members)})
-    return rows
+    return index
 
 
 def _find_tagged(tag: str, index: TaskIndex) -> set[str] | None:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from importlib.metadata import EntryPoint
 from pkgutil import iter_modules
 from typing import Generic, TypeVar
 
-from assay.core.entry_points import find_entry_points
+from assay.core.entry_points import EntryPoint, find_entry_points
 from assay.core.errors import InvalidOption, MissingPackage, UnknownName
-from assay.core.installation import format_plugin_install_command
 
 __all__ = ["Registry"]
 
@@ -105,6 +103,8 @@ class Registry(Generic[T]):
         origins += [_origin(self._items[name])] if name in self._items else []
         origins += [self._lazy_targets[name]] if name in self._lazy_targets else []
         if not origins and name in self._plugins:
+            from assay.core.installation import format_plugin_install_command
+
             plugin = self._plugins[name]
             message = f"the {self.kind} `{name}` is part of the plugin `{plugin}`, which is not installed"
             raise MissingPackage(message, where=where, hint=format_plugin_install_command(plugin))

@@ -7,7 +7,6 @@ noted in its cache when it loaded the dataset.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -17,9 +16,12 @@ from typing import Any
 import yaml
 
 from assay.core.errors import DatasetError
+from assay.tasks.data.dataset_folders import find_cached, find_local_copy, find_snapshots
 from assay.tasks.data.local_files import SUFFIXES, read_files
 
-__all__ = ["count_documents"]
+__all__ = ["count_documents", "count_hub_documents", "count_rows", "find_data_files", "find_hub_split"]
+
+_FILE_FORMATS = ("json", "csv", "parquet")
 
 _MAX_READ_BYTES = 20_000_000
 """Larger text files are not counted."""
@@ -30,26 +32,40 @@ _YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 def count_documents(config: Mapping[str, Any], folder: Path) -> int | None:
     """Return the number of documents in the evaluated split of a task file in `folder`; None if it is unknown."""
-    split = config.get("test_split") or config.get("validation_split")
-    if config.get("process_docs") or config.get("custom_dataset") or not isinstance(split, str):
-        return None
-    dataset = config.get("dataset_path")
-    if not isinstance(dataset, str):
-        return None
-    if dataset in ("json", "csv", "parquet"):
-        return _count_data_files(config.get("dataset_kwargs"), split, folder)
-    return _count_dataset(dataset, str(config.get("dataset_name") or ""), split)
+    if hub := find_hub_split(config):
+        return count_hub_documents(*hub)
+    return count_rows(find_data_files(config, folder))
 
 
-def _count_data_files(arguments: Any, split: str, folder: Path) -> int | None:
+def find_hub_split(config: Mapping[str, Any]) -> tuple[str, str, str] | None:
+    """Return dataset, configuration and split of a task file; None if it reads local files or computes its documents."""
+    split, dataset = _find_split(config), config.get("dataset_path")
+    if not split or not isinstance(dataset, str) or dataset in _FILE_FORMATS:
+        return None
+    return dataset, str(config.get("dataset_name") or ""), split
+
+
+def find_data_files(config: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Return the local files of the evaluated split of a task file in `folder`, existing or not."""
+    split, arguments = _find_split(config), config.get("dataset_kwargs")
+    if not split or config.get("dataset_path") not in _FILE_FORMATS:
+        return []
     files = arguments.get("data_files") if isinstance(arguments, Mapping) else None
     if not isinstance(files, Mapping):
         files = {"train": files}
     names = files.get(split)
     names = [names] if isinstance(names, str) else names
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        return None
-    return _sum_files([path for name in names for path in _find_files(folder, name)])
+        return []
+    return [path for name in names for path in _find_files(folder, name)]
+
+
+def _find_split(config: Mapping[str, Any]) -> str:
+    """Return the evaluated split; empty if the task computes its documents, so that the data do not tell their number."""
+    split = config.get("test_split") or config.get("validation_split")
+    if config.get("process_docs") or config.get("custom_dataset") or not isinstance(split, str):
+        return ""
+    return split
 
 
 def _find_files(folder: Path, pattern: str) -> list[Path]:
@@ -65,7 +81,8 @@ def _glob(folder: Path, pattern: str) -> list[Path]:
         return []
 
 
-def _sum_files(paths: Sequence[Path]) -> int | None:
+def count_rows(paths: Sequence[Path]) -> int | None:
+    """Return the number of rows in data files; None if there are no files, or one cannot be counted."""
     counts = [_count_file(path) for path in paths]
     known = [count for count in counts if count is not None]
     return sum(known) if known and len(known) == len(counts) else None
@@ -91,17 +108,15 @@ def _count_parquet_rows(path: Path) -> int | None:
     return int(parquet.read_metadata(path).num_rows)
 
 
-def _count_dataset(dataset: str, config: str, split: str) -> int | None:
-    """Return the number of documents of a dataset of the hub that was copied to the data folder or loaded before."""
-    from assay.tasks.data.hf_datasets import find_under_root  # few listings need it
-
-    local = Path(dataset) if Path(dataset).is_dir() else find_under_root(dataset, None)
+def count_hub_documents(dataset: str, config: str, split: str) -> int | None:
+    """Return the number of documents of a hub dataset that was copied to the data folder or loaded before."""
+    local = find_local_copy(dataset)
     if local is not None:
         return _count_in_folder(local, config, split)
-    for folder in _find_cached(dataset, config):
+    for folder in find_cached(dataset, config):
         if (count := _read_split_info(folder / "dataset_info.json", split)) is not None:
             return count
-    for folder in _find_snapshots(dataset):
+    for folder in find_snapshots(dataset):
         if (count := _count_in_card(_read_card(folder), config, split)) is not None:
             return count
     return None
@@ -114,7 +129,7 @@ def _count_in_folder(folder: Path, config: str, split: str) -> int | None:
     ]
     files = [path for pattern in patterns for path in _glob(folder, pattern)]
     if files:
-        return _sum_files(files)
+        return count_rows(files)
     count = _read_split_info(folder / split / "dataset_info.json", split)  # written by `save_to_disk`
     return count if count is not None else _count_in_card(card, config, split)
 
@@ -169,28 +184,3 @@ def _read_split_info(path: Path, split: str) -> int | None:
         return int(info["splits"][split]["num_examples"])
     except (OSError, ValueError, LookupError, TypeError):
         return None
-
-
-def _find_home() -> Path:
-    return Path(os.environ.get("HF_HOME") or "~/.cache/huggingface").expanduser()
-
-
-def _find_cached(dataset: str, config: str) -> list[Path]:
-    """Return the folders that the `datasets` library wrote for a dataset, the newest first."""
-    root = Path(os.environ.get("HF_DATASETS_CACHE") or _find_home() / "datasets").expanduser()
-    owner, _, name = dataset.rpartition("/")
-    snake = re.sub(r"([a-z\d])([A-Z])", r"\1_\2", re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", name)).lower()
-    prefix = f"{owner}___" if owner else ""
-    found = [
-        path.parent
-        for plain in dict.fromkeys((snake, name))
-        for path in (root / f"{prefix}{plain}" / (config or "default")).glob("*/*/dataset_info.json")
-    ]
-    return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
-
-
-def _find_snapshots(dataset: str) -> list[Path]:
-    """Return the downloaded revisions of a dataset, the newest first."""
-    root = Path(os.environ.get("HF_HUB_CACHE") or _find_home() / "hub").expanduser()
-    found = (root / f"datasets--{dataset.replace('/', '--')}" / "snapshots").glob("*")
-    return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +12,11 @@ from assay.core.errors import DatasetError, MissingPackage
 from assay.core.fingerprints import digest_json
 from assay.core.records.specs import TaskSpec
 from assay.tasks.data.archives import HARNESS_KEYS, find_media_folder, prepare_media
+from assay.tasks.data.dataset_folders import find_under_root
 from assay.tasks.data.rows import Split
 from assay.tasks.files.helper_functions import HelperFunction
 
-__all__ = ["find_under_root", "load_hf_dataset"]
+__all__ = ["load_hf_dataset"]
 
 _unreachable: list[str] = []
 """The first dataset for which the hub was unreachable. Later loads do not retry, because retries take half a minute."""
@@ -142,17 +142,6 @@ def _offline() -> Iterator[None]:
     finally:
         for place, value in zip(places, before, strict=True):
             place.HF_HUB_OFFLINE = value
-
-
-def find_under_root(dataset_path: str, data_root: str | None) -> Path | None:
-    """Return the local folder of a dataset id: `<root>/<org>/<name>` or `<root>/bare/<name>`."""
-    root = data_root or os.environ.get("ASSAY_DATA")
-    if not root:
-        return None
-    for candidate in (Path(root) / dataset_path, Path(root) / "bare" / dataset_path):
-        if candidate.is_dir():
-            return candidate
-    return None
 
 
 def _keep_downloaded_videos(spec: TaskSpec, loaded: Any) -> Mapping[str, Split]:

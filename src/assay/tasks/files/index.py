@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from assay.core.errors import AssayError, InvalidOption
-from assay.tasks.files.index_cache import FileStamp, NamingCache, RootSnapshot
-from assay.tasks.files.naming_keys import extract_naming_keys, list_yaml_files
+from assay.tasks.files.file_stamps import FileStamp, list_yaml_files
+from assay.tasks.files.index_cache import NamingCache, RootSnapshot
 
 if TYPE_CHECKING:  # importing the YAML reader takes half the time of listing tasks
     from assay.tasks.files.yaml_reader import TaskFile
@@ -228,20 +228,22 @@ class _RootReader:
 
     def _scan(self, path: str, *, is_template: bool) -> dict[str, Any]:
         """Extract naming keys. A task file without any is read in full, which raises an error or finds them."""
+        from assay.tasks.files.naming_keys import extract_naming_keys  # not needed if all files are cached
+
         try:
             with open(path, encoding="utf-8") as file:
                 names = extract_naming_keys(file.read())
         except (OSError, UnicodeDecodeError):
             names = None
         naming = {"task", "group", "class", "include"}
-        if names is None or (not is_template and not names.config.keys() & naming):
+        if names is None or (not is_template and not names.keys() & naming):
             full = _read_in_full(path)
             return {
                 key: _to_plain(full[key])
                 for key in ("task", "group", "tag", "class")
                 if full.get(key) is not None
             }
-        return dict(names.config)
+        return names
 
 
 @contextmanager

@@ -17,11 +17,9 @@ from typing import Any
 
 from assay.core.fingerprints import digest_text
 from assay.core.home import assay_home
+from assay.tasks.files.file_stamps import FileStamp
 
-__all__ = ["FileStamp", "NamingCache", "RootSnapshot"]
-
-FileStamp = tuple[str, int, int]
-"""A file: path, size, modification time in nanoseconds."""
+__all__ = ["NamingCache", "RootSnapshot", "cache_path", "write_cache"]
 
 _FORMAT = 1
 _NAMING_FORMAT = 1
@@ -36,11 +34,27 @@ _in_memory: dict[tuple[str, str], tuple[_Templates, list[list[Any]]]] = {}
 _memory_lock = Lock()
 
 
+def cache_path(root: Path, suffix: str) -> Path:
+    """Return the path of a cache file of a task root."""
+    return assay_home() / "index" / f"{digest_text(str(root.resolve()))}.{suffix}"
+
+
+def write_cache(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a cache file. A write error is ignored."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(f".{os.getpid()}")
+        fresh.write_text(json.dumps(content), encoding="utf-8")
+        fresh.replace(path)
+    except (OSError, TypeError, ValueError):
+        return
+
+
 class RootSnapshot:
     """The index entries of one task root, valid for one set of file stamps."""
 
     def __init__(self, root: Path, files: Sequence[FileStamp]) -> None:
-        self._path = assay_home() / "index" / f"{digest_text(str(root.resolve()))}.snapshot.json"
+        self._path = cache_path(root, "snapshot.json")
         self._root = str(root)
         self._digest = _digest(files)
 
@@ -75,7 +89,7 @@ class RootSnapshot:
                 del _in_memory[next(iter(_in_memory))]
 
     def save(self, rows: list[list[Any]], templates: Mapping[str, tuple[int, int]]) -> None:
-        """Write the snapshot. A write error is ignored."""
+        """Write the snapshot."""
         stamped: _Templates = [[path, *stamp] for path, stamp in templates.items()]
         self._remember(stamped, rows)
         content = {
@@ -85,13 +99,7 @@ class RootSnapshot:
             "templates": stamped,
             "rows": rows,
         }
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            fresh = self._path.with_suffix(f".{os.getpid()}")
-            fresh.write_text(json.dumps(content), encoding="utf-8")
-            fresh.replace(self._path)
-        except (OSError, TypeError, ValueError):
-            return
+        write_cache(self._path, content)
 
 
 def _digest(files: Sequence[FileStamp]) -> str:
@@ -103,7 +111,7 @@ class NamingCache:
     """The naming keys of the files of one task root, by path, size and modification time."""
 
     def __init__(self, root: Path) -> None:
-        self._path = assay_home() / "index" / f"{digest_text(str(root.resolve()))}.json"
+        self._path = cache_path(root, "json")
         self._stored: dict[str, list[Any]] = self._read()
         self._current: dict[str, list[Any]] = {}
 
@@ -121,16 +129,10 @@ class NamingCache:
         self._current[path] = [size, changed_ns, dict(config)]
 
     def save(self) -> None:
-        """Write the cache if it changed. A write error is ignored."""
+        """Write the cache if it changed."""
         if self._current == self._stored:
             return
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            fresh = self._path.with_suffix(f".{os.getpid()}")
-            fresh.write_text(json.dumps({"format": _NAMING_FORMAT, "files": self._current}), encoding="utf-8")
-            fresh.replace(self._path)
-        except (OSError, TypeError, ValueError):
-            return
+        write_cache(self._path, {"format": _NAMING_FORMAT, "files": self._current})
 
     def _read(self) -> dict[str, list[Any]]:
         try:

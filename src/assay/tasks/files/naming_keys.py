@@ -6,17 +6,10 @@ cut out of the text. `index_cache` stores the result.
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from assay.tasks.files.index_cache import FileStamp
-
-__all__ = ["NamingKeys", "extract_naming_keys", "list_yaml_files", "read_headline"]
+__all__ = ["extract_naming_keys"]
 
 _KEYS = ("task", "group", "tag", "class", "include")
 _TOP_KEY = re.compile(r"^([A-Za-z_][\w-]*|\"[^\"\n]+\"|'[^'\n]+')[ \t]*:(?=[ \t\r\n]|$)", re.MULTILINE)
@@ -26,18 +19,12 @@ _WORDS = re.compile(r"-[ ]+[A-Za-z_][\w.+/@-]*[ \t]*(?:\r?\n[ \t]*-[ ]+[A-Za-z_]
 _NOT_TEXT = frozenset("true false yes no on off null none".split())
 
 
-@dataclass(frozen=True, slots=True)
-class NamingKeys:
-    """The naming keys of one file, without its includes."""
+def extract_naming_keys(text: str) -> dict[str, Any] | None:
+    """Return the naming keys of a task file's text without its includes, or None if only a YAML parser can find them.
 
-    config: Mapping[str, Any]
-    """`task`, `group`, `tag`, `class` and `include`, if the file has them. Functions are text."""
+    These are `task`, `group`, `tag`, `class` and `include`, if the file has them. Functions are text.
 
-
-def extract_naming_keys(text: str) -> NamingKeys | None:
-    """Return the naming keys of a task file's text, or None if only a YAML parser can find them.
-
-    >>> extract_naming_keys("task: arc_easy\\ntag:\\n  - ai2_arc\\ndoc_to_text: '{{question}}'\\n").config
+    >>> extract_naming_keys("task: arc_easy\\ntag:\\n  - ai2_arc\\ndoc_to_text: '{{question}}'\\n")
     {'task': 'arc_easy', 'tag': ['ai2_arc']}
     """
     found: dict[str, Any] = {}
@@ -57,7 +44,7 @@ def extract_naming_keys(text: str) -> NamingKeys | None:
             found[key] = _parse_yaml_value(text[start:stop])[key]
         except (ValueError, TypeError, KeyError):
             return None
-    return NamingKeys(found)
+    return found
 
 
 def _parse_simple_value(value: str) -> str | list[str] | None:
@@ -91,60 +78,3 @@ def _parse_yaml_value(text: str) -> Any:
         return load_yaml(text, _parse_yaml_value.loader)  # type: ignore[attr-defined]
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error
-
-
-def list_yaml_files(root: Path) -> list[FileStamp]:
-    """Return (path, size, modification time) of every `*.yaml` file below a folder, sorted by path."""
-    found: list[FileStamp] = []
-    waiting = [str(root)]
-    inside, followed = os.path.realpath(root), set[str]()
-    while waiting:
-        folder = waiting.pop()
-        start = folder if folder.endswith(os.sep) else folder + os.sep
-        with _scan_folder(folder) as entries:
-            for entry in entries:
-                name = entry.name
-                if name.endswith(".yaml") and entry.is_file():  # false for a broken link
-                    status = entry.stat()
-                    found.append((start + name, status.st_size, status.st_mtime_ns))
-                elif entry.is_dir():
-                    path = start + name
-                    if not entry.is_symlink() or _is_unvisited_link(path, inside, followed):
-                        waiting.append(path)
-    found.sort(key=(lambda row: row[0].replace(os.sep, "/")) if os.sep != "/" else None)
-    return found
-
-
-@contextmanager
-def _scan_folder(folder: str) -> Iterator[Iterator[os.DirEntry[str]]]:
-    """Scan a folder, by descriptor if possible, because `stat` is then faster."""
-    if os.scandir not in os.supports_fd:
-        with os.scandir(folder) as entries:
-            yield entries
-        return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with os.scandir(descriptor) as entries:
-            yield entries
-    finally:
-        os.close(descriptor)
-
-
-def read_headline(path: str) -> str:
-    """Return the description of a task file: its first line, if that is a comment."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            first = file.readline()
-    except (OSError, UnicodeDecodeError):
-        return ""
-    return first.lstrip("#").strip() if first.startswith("#") else ""
-
-
-def _is_unvisited_link(link: str, inside: str, followed: set[str]) -> bool:
-    """Return whether a linked folder is outside the scanned tree, does not contain it, and was not visited before."""
-    target = os.path.realpath(link)
-    nested = os.path.commonpath((target, inside)) in (target, inside)
-    if nested or target in followed:
-        return False
-    followed.add(target)
-    return True

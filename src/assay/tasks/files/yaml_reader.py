@@ -35,6 +35,9 @@ class TaskFile:
     places: Mapping[str, str] = field(default_factory=dict)
     """`file:line` by key path: `metric_list`, `metric_list[0].metric`."""
 
+    included: tuple[Path, ...] = ()
+    """The included files, and the files that these include."""
+
 
 def read_task_file(path: Path, *, _open: tuple[Path, ...] = ()) -> TaskFile:
     """Read a task file and its includes. The merge is shallow, and the file's own keys take precedence.
@@ -60,6 +63,7 @@ def merge_includes(file: TaskFile, *, _open: tuple[Path, ...] = ()) -> TaskFile:
     opened = (*_open, path.resolve())
     merged: dict[str, Any] = {}
     merged_places: dict[str, str] = {}
+    included: list[Path] = []
     dialect = find_harness(path) or Dialect.LM_EVAL
     names = include if isinstance(include, list) else [include]
     for name in reversed(names) if dialect.reverses_includes else names:
@@ -68,6 +72,7 @@ def merge_includes(file: TaskFile, *, _open: tuple[Path, ...] = ()) -> TaskFile:
         if target.resolve() in opened:
             raise TaskError(f"`include: {name}` is circular", where=where)
         base = read_task_file(target, _open=opened)
+        included += (target, *base.included)
         for key in base.config:
             for old in [place for place in merged_places if _top_key(place) == key]:
                 del merged_places[old]
@@ -77,7 +82,7 @@ def merge_includes(file: TaskFile, *, _open: tuple[Path, ...] = ()) -> TaskFile:
         for old in [place for place in merged_places if _top_key(place) == key]:
             del merged_places[old]
     merged.pop("task_list", None)
-    return TaskFile(path, {**merged, **config}, {**merged_places, **places})
+    return TaskFile(path, {**merged, **config}, {**merged_places, **places}, tuple(included))
 
 
 def _top_key(place: str) -> str:

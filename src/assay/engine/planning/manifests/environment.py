@@ -51,8 +51,8 @@ def _list_package_versions(_: ImportPathStamp) -> dict[str, str]:
     packages = {name: found for name in _PACKAGES if (found := _find_version(name))}
     for kind in _PLUGINS:
         for plugin in find_entry_points(f"assay.{kind}"):
-            if plugin.dist is not None and plugin.dist.name != DISTRIBUTION:
-                packages[plugin.dist.name] = plugin.dist.version
+            if plugin.distribution and plugin.distribution != DISTRIBUTION:
+                packages[plugin.distribution] = _find_version(plugin.distribution) or "unknown"
     return dict(sorted(packages.items()))
 
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -19,13 +20,13 @@ INTERCHANGE_PYTHON = Path(
 )
 
 
-def run_marked_tests(marker: str, *command: str | Path) -> None:
+def run_marked_tests(marker: str, *command: str | Path, options: Sequence[str] = ()) -> None:
     """Run the tests with this marker by `command -m pytest`; every one has to pass."""
     marked = re.compile(rf"^[^#\n]*pytest\.mark\.{marker}\b", re.MULTILINE)
     paths = (path for folder in ("tests", "plugins") for path in (PROJECT / folder).rglob("test_*.py"))
     files = [path for path in sorted(paths) if marked.search(path.read_text("utf-8"))]
     process = subprocess.run(
-        [*command, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", marker, *files],
+        [*command, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", marker, *options, *files],
         cwd=PROJECT,
         capture_output=True,
         text=True,
@@ -56,7 +57,8 @@ def test_the_packages_of_interchange_formats_read_exports() -> None:
             "no environment with inspect_ai and every-eval-ever: ASSAY_TEST_INTERCHANGE=1 scripts/check creates it,"
             " or name its interpreter in ASSAY_TEST_INTERCHANGE_PYTHON"
         )
-    run_marked_tests("interchange", INTERCHANGE_PYTHON)
+    leaks = "ignore::pytest.PytestUnraisableExceptionWarning"  # of inspect_ai, found after the last test
+    run_marked_tests("interchange", INTERCHANGE_PYTHON, options=("-W", leaks))
 
 
 @pytest.mark.skipif(

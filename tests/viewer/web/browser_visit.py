@@ -6,16 +6,19 @@ import gzip
 import os
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.viewer.web.viewer_server import Viewer
 
 FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    " --disable-component-update --disable-sync"
+    " --disable-component-update --disable-sync --blink-settings=v8CacheOptions=3"
 ).split()
-
+"""The last one keeps compiled scripts in the profile after their first use; the default is the third."""
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 """Commands of Chromium. The first one has no windows, and opens a page with a quarter of the CPU time."""
@@ -27,24 +30,66 @@ def find_chromium() -> str | None:
     return next((found for name in names if name and (found := shutil.which(name))), None)
 
 
-class Visit:
-    """An open page with its requests and its console errors."""
+VIEWPORT = {"width": 1360, "height": 900}
 
-    def __init__(self, browser: Any, viewer: Viewer, **details: Any) -> None:
-        self.viewer = viewer
-        self.context = browser.new_context(**{"viewport": {"width": 1360, "height": 900}, **details})
-        self.context.set_default_timeout(90_000)
+
+@contextmanager
+def open_browser(profile: Path) -> Iterator[Any]:
+    """Open Chromium; yield the context of all visits. The profile caches files and compiled scripts for the next one."""
+    path = find_chromium()
+    if path is None:
+        pytest.skip(
+            "no Chromium on this machine: `apt-get install chromium-headless-shell`, or set ASSAY_CHROMIUM"
+        )
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        context = playwright.chromium.launch_persistent_context(
+            profile, executable_path=path, args=FLAGS, viewport=VIEWPORT
+        )
+        context.set_default_timeout(90_000)
+        yield context
+        context.close()
+
+
+class PageVisit:
+    """An open page with its requests and its console errors, and without cookies and settings of earlier visits."""
+
+    def __init__(
+        self, browser: Any, address: str, *, viewport: dict[str, int] = VIEWPORT, color_scheme: str = "light"
+    ) -> None:
+        self.context = browser
         self.requests: list[str] = []
         self.errors: list[str] = []
-        self.context.on("request", lambda request: self.requests.append(request.url))
+        self.context.on("request", self._add_request)
         self.page = self.context.new_page()
-        self.page.on(
-            "console",
-            lambda message: (
-                self.errors.append(message.text) if message.type in ("error", "warning") else None
-            ),
-        )
+        self.page.set_viewport_size(viewport)
+        self.page.emulate_media(color_scheme=color_scheme)
+        self.page.on("console", self._add_message)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.context.clear_cookies()
+        stored = {"origin": address, "storageTypes": "local_storage"}
+        self.context.new_cdp_session(self.page).send("Storage.clearDataForOrigin", stored)
+
+    def close(self) -> None:
+        self.context.remove_listener("request", self._add_request)
+        for page in self.context.pages:
+            page.close()
+
+    def _add_request(self, request: Any) -> None:
+        self.requests.append(request.url)
+
+    def _add_message(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.errors.append(message.text)
+
+
+class Visit(PageVisit):
+    """A visit of a viewer, which begins with its list of runs."""
+
+    def __init__(self, browser: Any, viewer: Viewer, **details: Any) -> None:
+        super().__init__(browser, viewer.address, **details)
+        self.viewer = viewer
         self.page.goto(viewer.entry)
         self.page.wait_for_url(f"{viewer.address}/")
 
@@ -90,7 +135,7 @@ def check_pages(browser: Any, viewer: Viewer, paths: list[str]) -> None:
             if "viewport" in details:
                 assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
         visit.check()
-        visit.context.close()
+        visit.close()
 
 
 def check_accessibility(page: Any) -> None:

@@ -77,21 +77,17 @@ def reading_viewer(reading_run: Run, group_run: Run) -> Iterator[Viewer]:
         yield served
 
 
+@pytest.fixture(scope="session")
+def browser_profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("browser")
+
+
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    from tests.viewer.web.browser_visit import FLAGS, find_chromium
+def browser(browser_profile: Path) -> Iterator[Any]:
+    from tests.viewer.web.browser_visit import open_browser
 
-    path = find_chromium()
-    if path is None:
-        pytest.skip(
-            "no Chromium on this machine: `apt-get install chromium-headless-shell`, or set ASSAY_CHROMIUM"
-        )
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=path, args=FLAGS)
+    with open_browser(browser_profile) as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture
@@ -101,7 +97,7 @@ def visit(browser: Any, viewer: Viewer) -> Iterator[Any]:
     opened = Visit(browser, viewer)
     yield opened
     opened.check()
-    opened.context.close()
+    opened.close()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.making import write_task
-from tests.viewer.web.browser_visit import Visit, check_accessibility, wait_until
+from tests.viewer.web.browser_visit import PageVisit, Visit, check_accessibility, wait_until
 from tests.viewer.web.sample_runs import HOSTILE, SUMS, make_video_run
 from tests.viewer.web.viewer_server import TOKEN, Viewer, serve_runs
 
@@ -147,7 +147,7 @@ def test_a_video_plays(browser: Any, tmp_path: Path, workspace: Path, screenshot
         wait_until(page, "document.querySelector('video').currentTime > 0.2")
         page.screenshot(path=screenshots / "video.png")
         visit.check()
-        visit.context.close()
+        visit.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -172,7 +172,7 @@ def test_token_probabilities_are_visible_with_and_without_colour(
     assert page.locator("#tokens .answer-tokens").count() == 2
     page.screenshot(path=screenshots / f"choices-{scheme}.png", full_page=True)
     visit.check()
-    visit.context.close()
+    visit.close()
 
 
 def test_two_runs_are_selected_and_compared(visit: Visit, runs: Runs, screenshots: Path) -> None:
@@ -210,8 +210,8 @@ def test_a_copied_link_works_with_the_token_and_says_what_to_do_without(
     browser: Any, viewer: Viewer, runs: Runs, scheme: str
 ) -> None:
     link = f"{viewer.address}/runs/{runs[0].id}/documents?where=wrong"
-    context = browser.new_context(color_scheme=scheme, viewport={"width": 390, "height": 844})
-    page = context.new_page()
+    visit = PageVisit(browser, viewer.address, color_scheme=scheme, viewport={"width": 390, "height": 844})
+    page = visit.page
     page.goto(link)
     assert "needs the token" in page.inner_text("h1") and "assay view --bundle" in page.inner_text("main")
     check_accessibility(page)
@@ -223,15 +223,15 @@ def test_a_copied_link_works_with_the_token_and_says_what_to_do_without(
     page.click("button")
     page.wait_for_url(link)
     page.wait_for_selector("table.documents")
-    context.close()
-    context = browser.new_context()
-    page = context.new_page()
+    visit.close()
+    visit = PageVisit(browser, viewer.address)
+    page = visit.page
     page.goto(f"{link}&token={TOKEN}")
     page.wait_for_url(link)
     page.wait_for_selector("table.documents")
     page.goto(f"{viewer.address}/")
     assert page.locator("tr[data-run]").count() == 2
-    context.close()
+    visit.close()
 
 
 def test_a_path_outside_the_run_is_refused(visit: Visit, runs: Runs) -> None:
@@ -266,7 +266,7 @@ def test_pages_fit_a_phone_without_horizontal_scrolling(
             assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
             popup.locator("summary").click()
     visit.check()
-    visit.context.close()
+    visit.close()
 
 
 def test_a_running_run_updates_live(browser: Any, tmp_path: Path, screenshots: Path) -> None:
@@ -312,4 +312,4 @@ def test_a_running_run_updates_live(browser: Any, tmp_path: Path, screenshots: P
             process.kill()
             process.wait()
         visit.check()
-        visit.context.close()
+        visit.close()

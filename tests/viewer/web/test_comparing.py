@@ -56,4 +56,4 @@ def test_comparisons_are_accessible(browser: Any, viewer: Viewer, runs: Runs, sc
     page.wait_for_selector(".markdown")
     check_accessibility(page)
     visit.check()
-    visit.context.close()
+    visit.close()

@@ -131,7 +131,7 @@ def test_the_table_is_accessible(
     page.screenshot(path=screenshots / f"documents-phone-{scheme}.png")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     visit.check()
-    visit.context.close()
+    visit.close()
 
 
 def test_an_invalid_expression_is_shown_without_scripts(viewer: Viewer, runs: Runs) -> None:

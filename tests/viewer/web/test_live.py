@@ -76,4 +76,4 @@ def test_a_running_run_shows_its_score_so_far(browser: Any, tmp_path: Path) -> N
             process.kill()
             process.wait()
         visit.check()
-        visit.context.close()
+        visit.close()

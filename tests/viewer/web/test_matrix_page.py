@@ -134,4 +134,4 @@ def test_groups_open_and_cells_lead_to_documents(
     page.wait_for_url("**/documents?task=worked")
     page.wait_for_selector("a.row")
     visit.check()
-    visit.context.close()
+    visit.close()

@@ -108,7 +108,7 @@ def test_a_plot_downloads_as_svg_png_and_csv(
     lines = list(csv.reader(io.StringIO((tmp_path / "texts").read_bytes().decode(), newline="")))
     assert [line[0] for line in lines[1:]] == [*(f"'{text}" for text in texts[:-1]), "a=1"]
     visit.check()
-    visit.context.close()
+    visit.close()
 
 
 @pytest.mark.browser
@@ -133,7 +133,7 @@ def test_plots_fit_and_are_accessible(
         wait_until(page, f"document.documentElement.scrollWidth <= {width}")
     check_accessibility(page)
     visit.check()
-    visit.context.close()
+    visit.close()
 
 
 @pytest.mark.browser
@@ -149,4 +149,4 @@ def test_another_task_is_chosen_and_back_returns(browser: Any, plots_viewer: Vie
     page.keyboard.press("u")
     page.wait_for_selector("table[data-scores]")
     visit.check()
-    visit.context.close()
+    visit.close()

@@ -21,10 +21,12 @@ Runs = tuple[Run, Run]
 
 @pytest.fixture
 def reading(browser: Any, reading_viewer: Viewer) -> Iterator[Visit]:
-    opened = Visit(browser, reading_viewer, permissions=["clipboard-read", "clipboard-write"])
+    opened = Visit(browser, reading_viewer)
+    opened.context.grant_permissions(["clipboard-read", "clipboard-write"])
     yield opened
     opened.check()
-    opened.context.close()
+    opened.context.clear_permissions()
+    opened.close()
 
 
 def open_document(visit: Visit, run: Run, task: str, position: int, query: str = "") -> Any:
@@ -206,4 +208,4 @@ def test_the_page_is_accessible(
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     visit.check()
-    visit.context.close()
+    visit.close()

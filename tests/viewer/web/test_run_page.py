@@ -79,7 +79,7 @@ def test_groups_open_and_tasks_are_sorted(
     assert 0 < top < 900 and page.locator(".section-nav").is_visible()
     check_accessibility(page)
     visit.check()
-    visit.context.close()
+    visit.close()
 
 
 @pytest.mark.browser

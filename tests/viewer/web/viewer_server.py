@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -13,12 +14,15 @@ from typing import Any
 
 import uvicorn
 
+from assay.core.errors import InvalidOption
 from assay.viewer.web.access_control import build_cookie_name
 from assay.viewer.web.app import build_app
 from assay.viewer.web.run_catalog import RunCatalog
 from assay.viewer.web.server import HOST, open_socket
 
 TOKEN = "a-token-for-tests"
+_used_ports: list[int] = []
+"""Ports of closed viewers. The browser has cached the scripts that it loaded from them."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ class Viewer:
 def serve_runs(words: Sequence[str | Path]) -> Iterator[Viewer]:
     """Serve the runs in some folders."""
     catalog = RunCatalog([str(word) for word in words])
-    listening = open_socket(0)
+    listening = _open_socket()
     port = listening.getsockname()[1]
     config = uvicorn.Config(
         build_app(catalog, token=TOKEN, port=port), log_level="error", timeout_graceful_shutdown=1
@@ -96,3 +100,13 @@ def serve_runs(words: Sequence[str | Path]) -> Iterator[Viewer]:
         server.should_exit = True
         thread.join(10)
         listening.close()
+        _used_ports.append(port)
+
+
+def _open_socket() -> socket.socket:
+    while _used_ports:
+        try:
+            return open_socket(_used_ports.pop())
+        except InvalidOption:  # another process has taken the port
+            continue
+    return open_socket(0)

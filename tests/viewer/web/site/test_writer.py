@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from tests.making import write_task
-from tests.viewer.web.browser_visit import check_accessibility, wait_until
+from tests.viewer.web.browser_visit import PageVisit, check_accessibility, wait_until
 
 import assay
 from assay.core.errors import AssayError, InvalidOption
@@ -76,24 +76,12 @@ def host(site: Path) -> Iterator[str]:
     server.server_close()
 
 
-class SiteVisit:
-    """An open page of a site, with its requests and its console errors."""
+class SiteVisit(PageVisit):
+    """A visit of a site."""
 
     def __init__(self, browser: Any, base: str) -> None:
+        super().__init__(browser, base)
         self.base = base
-        self.context = browser.new_context(viewport={"width": 1360, "height": 900})
-        self.context.set_default_timeout(60_000)
-        self.requests: list[str] = []
-        self.errors: list[str] = []
-        self.context.on("request", lambda request: self.requests.append(request.url))
-        self.page = self.context.new_page()
-        self.page.on(
-            "console",
-            lambda message: (
-                self.errors.append(message.text) if message.type in ("error", "warning") else None
-            ),
-        )
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
 
     def open(self, path: str) -> Any:
         self.page.goto(f"{self.base}/{path}")
@@ -112,7 +100,7 @@ def visit(request: pytest.FixtureRequest, browser: Any, site: Path) -> Iterator[
     yield opened
     assert opened.errors == []
     assert [url for url in opened.requests if not url.startswith((base, "blob:"))] == []
-    opened.context.close()
+    opened.close()
 
 
 @pytest.mark.browser

@@ -452,8 +452,12 @@ def test_sessions_need_no_root(tmp_path: Path) -> None:
     if python is None:
         pytest.skip("no interpreter that other users can run")
     source = tmp_path / "src"
-    shutil.copytree(Path(__file__).parents[2] / "src" / "assay" / "core", source / "assay" / "core")
-    shutil.copytree(Path(__file__).parents[2] / "src" / "assay" / "sandboxes", source / "assay" / "sandboxes")
+    for package in ("core", "sandboxes"):
+        shutil.copytree(
+            Path(__file__).parents[2] / "src" / "assay" / package,
+            source / "assay" / package,
+            ignore=shutil.ignore_patterns("__pycache__"),  # other processes of the tests write there
+        )
     (source / "assay" / "__init__.py").touch()
     store = tmp_path / "store"
     store.mkdir()

@@ -19,10 +19,11 @@ Made by scripts/generate_reference.py from the options in `core/options/run_spec
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from assay.models.function_model import ModelObject
-from assay.tasks.python_task import PythonTask
+if TYPE_CHECKING:
+    from assay.models.function_model import ModelObject
+    from assay.tasks.python_task import PythonTask
 
 __all__ = ["RunKeywords"]
 

@@ -34,7 +34,6 @@ from assay.engine.planning.setup.model_setup import load_model_files, register_m
 from assay.engine.planning.setup.recorded_model import RecordedModel
 from assay.engine.results.run_facts import describe_sandbox, describe_start
 from assay.models import MODELS
-from assay.models.function_model import ModelObject, adapt_model
 from assay.store.cache.response_cache import ResponseCache, default_cache_path
 from assay.store.runs.latest import record_latest
 from assay.store.runs.lookup import find_run
@@ -50,16 +49,14 @@ from assay.user_code.executor import Executor
 from assay.user_code.process_state import ProcessState
 from assay.user_code.timeouts import enforce_time_limit
 from assay.viewer.documents.failure_reasons import summarise_reason
-from assay.viewer.exports.lm_eval import write_lm_eval_once
 from assay.viewer.notebook import NotebookRun
-from assay.viewer.sinks.dispatcher import open_sinks
-from assay.viewer.terminal.progress import show_progress
 
 if TYPE_CHECKING:
     from assay.engine.lockfiles.locked_runs import LockStatus
     from assay.engine.lockfiles.lockfile import Lockfile
     from assay.engine.results.rescore import Scoring
     from assay.engine.results.verify import Verification
+    from assay.models.function_model import ModelObject
     from assay.viewer.comparison.records import Comparison
 
 __all__ = [
@@ -344,8 +341,8 @@ def resume(
     stored.close()
     if model is None:
         _check_model_name(spec, stored.folder)
-    given_model = None if model is None else adapt_model(model)
-    given_judges = [adapt_model(one, where="judges") for one in judges]
+    given_model = None if model is None else _adapt_model(model)
+    given_judges = [_adapt_model(one, where="judges") for one in judges]
     with enforce_time_limit(spec.helper_timeout):
         planned = restore_lock(_make_plan(spec, given_model, given_judges), recalled.manifest)
         planned = _check_same_run(planned, stored, recalled.manifest)
@@ -473,6 +470,13 @@ def compare(first: str | Path | StoredRun, second: str | Path | StoredRun, **opt
         return compare_sources(sources[0], sources[1], CompareOptions(**options))
 
 
+def _adapt_model(given: Any, *, where: str = "model") -> Model:
+    """Return a function or an object as a model."""
+    from assay.models.function_model import adapt_model  # most runs name their models
+
+    return adapt_model(given, where=where)
+
+
 def _parse_options(
     spec: RunSpec | None, options: Mapping[str, Any], *, task_folder: Path | None = None
 ) -> tuple[RunSpec, Model | None, list[Model]]:
@@ -484,17 +488,17 @@ def _parse_options(
     model = None
     given = options.get("model")
     if given is not None and not isinstance(given, str):
-        model = adapt_model(given)
+        model = _adapt_model(given)
         options["model"] = model.name
     named = options.get("judge") or []
     listed = list(named) if isinstance(named, (list, tuple)) else [named]
-    judges = [one if isinstance(one, str) else adapt_model(one, where="judge") for one in listed]
+    judges = [one if isinstance(one, str) else _adapt_model(one, where="judge") for one in listed]
     if any(not isinstance(one, str) for one in judges):
         options["judge"] = [one if isinstance(one, str) else one.name for one in judges]
     if (player := options.get("user")) is not None:
         (player,) = player if isinstance(player, (list, tuple)) and len(player) == 1 else (player,)
         if not isinstance(player, (str, list, tuple)):
-            judges.append(adapt_model(player, where="user"))
+            judges.append(_adapt_model(player, where="user"))
             player = judges[-1].name  # type: ignore[union-attr]
         options["user"] = [player] if isinstance(player, str) else player
     tasks = options.pop("tasks", None)
@@ -589,6 +593,9 @@ def _run_stages(plan: Plan, stages: Callable[[Executor], Coroutine[Any, Any, T]]
 
 
 async def _execute(planned: Plan, executor: Executor, execution: _Execution) -> Run:
+    from assay.viewer.sinks.dispatcher import open_sinks
+    from assay.viewer.terminal.progress import show_progress
+
     spec = planned.spec
     started = time.monotonic()
     sweep_temporary_folders()
@@ -617,6 +624,8 @@ async def _execute(planned: Plan, executor: Executor, execution: _Execution) -> 
     finished = Run(planned.folder)
     record_latest(planned.folder)
     if spec.output_path is not None:
+        from assay.viewer.exports.lm_eval import write_lm_eval_once
+
         finished.files = write_lm_eval_once(finished, spec.output_path, samples=spec.log_samples)
     return finished
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
 import click
 
 from assay.core.errors import AssayError, ErrorGroup, MissingPackage, RunInterrupted, UnknownName
-from assay.core.installation import merge_install_commands
-from assay.core.secrets import redact, redact_assignments
-from assay.core.terminal_text import escape_control_characters
 
 __all__ = ["run_command_line"]
 
@@ -90,6 +85,8 @@ class _LazyGroup(click.Group):
         try:
             return super().resolve_command(context, arguments)
         except click.UsageError:
+            from difflib import get_close_matches
+
             close = get_close_matches(arguments[0], COMMANDS, n=1)
             guess = f"did you mean `{close[0]}`? " if close else ""
             raise UnknownName(
@@ -154,7 +151,11 @@ _RESUMABLE = ("run", "resume", "score", "sweep")
 
 def _describe_interrupt(arguments: list[str]) -> str:
     """Return what an interrupted command leaves behind."""
-    command = redact_assignments(shlex.join(["assay", *arguments]))
+    from shlex import join
+
+    from assay.core.secrets import redact_assignments
+
+    command = redact_assignments(join(["assay", *arguments]))
     if arguments[:1] and arguments[0] in _RESUMABLE:
         return f"interrupted; all responses are saved. To continue:\n  {command}"
     return f"interrupted. To repeat:\n  {command}"
@@ -173,16 +174,26 @@ def print_error(error: AssayError, *, has_tasks_flag: bool = True) -> None:
         _print_error_group(error, has_tasks_flag=has_tasks_flag)
         return
     click.secho("error: ", err=True, fg="red", bold=True, nl=False)
-    click.echo(escape_control_characters(redact(error.what)), err=True)
+    _print_safely(error.what)
     if error.where and (has_tasks_flag or error.where != "--tasks"):
-        click.echo(escape_control_characters(redact(f"  at {error.where}")), err=True)
+        _print_safely(f"  at {error.where}")
     if error.hint:
         click.secho("\nhint: ", err=True, fg="cyan", nl=False)
-        click.echo(escape_control_characters(redact(error.hint)), err=True)
+        _print_safely(error.hint)
+
+
+def _print_safely(text: str) -> None:
+    """Print a text to standard error without secrets and control characters."""
+    from assay.core.secrets import redact
+    from assay.core.terminal_text import escape_control_characters
+
+    click.echo(escape_control_characters(redact(text)), err=True)
 
 
 def _print_error_group(group: ErrorGroup, *, has_tasks_flag: bool) -> None:
     """Print each error of a group, each missing package once, and one command that installs all of them."""
+    from assay.core.installation import merge_install_commands
+
     printed: set[str] = set()
     packages = [problem for problem in group.errors if isinstance(problem, MissingPackage)]
     for problem in group.errors:
@@ -204,5 +215,7 @@ def print_usage_error(error: click.ClickException, arguments: list[str]) -> None
     if isinstance(error, click.NoSuchOption):
         message = f"unknown option `{error.option_name}`"
         hint = f"did you mean `{error.possibilities[0]}`? " if error.possibilities else ""
+    context = error.ctx if isinstance(error, click.UsageError) else None
     name = f"assay {arguments[0]}" if arguments and arguments[0] in COMMANDS else "assay"
+    name = context.command_path if context else name
     print_error(AssayError(message, hint=f"{hint}`{name} --help` lists all options"))

@@ -24,9 +24,6 @@ Each error has a *what*, a *where* (file:line, key path) and a *hint*. The CLI p
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
-
-from assay.core.installation import find_distribution_name, format_install_command
 
 __all__ = [
     "AssayError",
@@ -94,6 +91,8 @@ class UnknownName(UserError):
           at a.yaml:3
         hint: did you mean `exact_match`? `assay ls metrics` shows all 2
         """
+        from difflib import get_close_matches
+
         close = get_close_matches(name, known, n=1)
         guess = f"did you mean `{close[0]}`? " if close else ""
         listing = ls or f"{kind}s"
@@ -130,6 +129,8 @@ class MissingPackage(UserError):
     @classmethod
     def of(cls, package: str, purpose: str, *, extra: str = "", where: str = "") -> MissingPackage:
         """Build the error for a package that `purpose` requires, with the install command as a hint."""
+        from assay.core.installation import find_distribution_name, format_install_command
+
         install = format_install_command(extra) if extra else f"pip install {find_distribution_name(package)}"
         return cls(f"{purpose} needs the package `{package}`", where=where, hint=install)
 

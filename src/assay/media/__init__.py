@@ -12,7 +12,18 @@ part of `assay-harness[media]` and are imported on first use. Media that cannot 
 
 from __future__ import annotations
 
-from assay.media.parts import frames, picture, waveform
-from assay.media.video import Clip
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from assay.media.parts import frames, picture, waveform
+    from assay.media.video import Clip
 
 __all__ = ["Clip", "frames", "picture", "waveform"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import public names on first use: every run imports this package, and few decode media."""
+    if name in __all__:
+        return getattr(import_module("assay.media.video" if name == "Clip" else "assay.media.parts"), name)
+    raise AttributeError(f"module 'assay.media' has no attribute {name!r}")

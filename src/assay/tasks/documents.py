@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.core.errors import DatasetError, InvalidOption
 from assay.core.records.documents import Document
@@ -22,8 +22,10 @@ from assay.tasks.data.splits import load_splits
 from assay.tasks.prompts.choice_lists import add_choice_variables
 from assay.tasks.prompts.field_compilers import compile_choices, compile_target, compile_text, copy_fields
 from assay.tasks.prompts.multimodal import MultimodalRenderer
-from assay.tasks.prompts.named_prompts import NamedPrompt, load_named_prompt
 from assay.tasks.tools import ToolsFunction, compile_tools
+
+if TYPE_CHECKING:
+    from assay.tasks.prompts.named_prompts import NamedPrompt
 
 __all__ = ["RenderingOptions", "TaskDocuments"]
 
@@ -255,6 +257,10 @@ class TaskDocuments:
     @cached_property
     def prompt(self) -> NamedPrompt | None:
         """The prompt of `use_prompt`, if set."""
+        if self.spec.use_prompt is None:
+            return None
+        from assay.tasks.prompts.named_prompts import load_named_prompt
+
         return load_named_prompt(self.spec)
 
     @cached_property

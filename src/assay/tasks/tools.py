@@ -16,7 +16,6 @@ from typing import Any
 import yaml
 
 from assay.core.errors import TaskError
-from assay.core.json_schema import describe_invalid_schema
 from assay.core.records.specs import TaskSpec
 from assay.core.records.tools import ResponseFormat, Tool, Tools
 
@@ -56,6 +55,8 @@ def parse_tools(value: Any, where: str) -> tuple[Tool, ...]:
 
 
 def _parse_tool(definition: Any, where: str) -> Tool:
+    from assay.core.json_schema import describe_invalid_schema
+
     if not isinstance(definition, Mapping):
         raise TaskError(f"a tool must be a mapping, not {definition!r:.60}", where=where, hint=_FORM)
     inner = definition.get("function")
@@ -184,6 +185,8 @@ def parse_response_format(value: Any, where: str) -> ResponseFormat:
     Raises:
         TaskError: It has another form, or the schema is invalid.
     """
+    from assay.core.json_schema import describe_invalid_schema
+
     hint = "`response_format: {type: json_schema, json_schema: {name: answer, schema: {…}}}`, or the schema itself"
     if value == "json_object" or (isinstance(value, Mapping) and value.get("type") == "json_object"):
         return ResponseFormat()

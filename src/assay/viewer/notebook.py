@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from assay.core.errors import InvalidOption, MissingPackage, UnknownName
 from assay.core.terminal_text import escape_control_characters
 from assay.store.runs.run import Run as StoredRun
-from assay.viewer.exports.rows import escape_surrogates, iterate_table_rows
 from assay.viewer.number_format import DIRECTION_ARROWS, format_duration, format_float
 from assay.viewer.results.score_rows import iterate_score_rows
 
@@ -92,6 +91,8 @@ class NotebookRun(StoredRun):
                 chosen = select_matching_documents(self, where, [task] if task else ())
             except FilterError as error:
                 raise error.point_at(where, "where") from None
+        from assay.viewer.exports.rows import iterate_table_rows
+
         return build_data_frame(iterate_table_rows(self, [task] if task else list(self.tasks), chosen), frame)
 
     def plot(
@@ -250,6 +251,8 @@ def build_data_frame(rows: Iterable[Mapping[str, Any]], library: str = "auto") -
     if there is None:
         package = "pandas" if library == "auto" else library
         raise MissingPackage.of(package, "a data frame", extra="")
+    from assay.viewer.exports.rows import escape_surrogates
+
     columns: dict[str, list[Any]] = {}
     for row in rows:
         for name, value in row.items():

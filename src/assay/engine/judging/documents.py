@@ -9,7 +9,6 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from assay.core.json_schema import describe_invalid_answer
 from assay.core.records.agents import FAULT_ENDS, AgentAnswer
 from assay.core.records.codec import encode
 from assay.core.records.endings import (
@@ -168,6 +167,8 @@ def _find_format_problem(document: OpenDocument) -> tuple[int, tuple[str, str]] 
         if all(problems):
             return index, ("unparsed-call", problems[0])
     if request.response_format is not None and all(response.finish != "length" for response in responses):
+        from assay.core.json_schema import describe_invalid_answer  # few tasks have a response format
+
         schema = request.response_format.schema
         problems = [
             "" if response.tool_calls else describe_invalid_answer(str(response.value), schema)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +24,13 @@ from assay.core.records.subsets import SIMPLE, STRATIFIED, DocumentSubset
 from assay.engine.planning.manifests.run_names import get_output_folder
 from assay.scoring.scorer import Scorer
 from assay.stats.aggregations import find_aggregation_name
-from assay.stats.subsets.design import MIN_GAIN, MIN_HISTORY, choose_design, draw_documents
-from assay.store.documents.run_score_tables import RunScoreTables, hash_content
-from assay.store.documents.score_tables import ScoreTable, ScoreTableSource
 from assay.store.journal.rows import encode_fields
 from assay.store.runs.lookup import DEFAULT_FOLDER, find_run
 from assay.store.runs.run import Run
 from assay.tasks.task import Task
+
+if TYPE_CHECKING:
+    from assay.store.documents.score_tables import ScoreTable, ScoreTableSource
 
 __all__ = ["choose_subsets", "describe_subsets", "find_subset"]
 
@@ -103,8 +103,12 @@ def choose_subsets(
 
 def describe_subsets(spec: RunSpec) -> list[str]:
     """Return a note for each task whose documents are a subset, and why."""
+    if not isinstance(spec.subset, Mapping):
+        return []
+    from assay.stats.subsets.design import MIN_GAIN, MIN_HISTORY  # most runs evaluate all documents
+
     notes = []
-    for name in spec.subset if isinstance(spec.subset, Mapping) else ():
+    for name in spec.subset:
         subset = find_subset(spec, name)
         if subset is None:
             continue
@@ -144,6 +148,8 @@ def _choose_subset(
     spec: RunSpec, task: Task, sources: Sequence[ScoreTableSource], notes: list[str]
 ) -> DocumentSubset | None:
     """Choose the documents of a task; None if its filters need all documents, or the budget does not leave any out."""
+    from assay.stats.subsets.design import choose_design, draw_documents
+
     scorer = Scorer.from_spec(task.spec, tags=spec.reasoning_tags)
     total = len(task.rows)
     budget = spec.budget or total
@@ -183,8 +189,12 @@ def _choose_subset(
     )
 
 
-def _digest_documents(task: Task) -> list[str]:
-    return [hash_content(encode_fields(row)) for row in task.rows]
+def _digest_documents(task: Task, indices: Sequence[int] | None = None) -> list[str]:
+    """Return a digest of each document, or of those with the given indices."""
+    from assay.store.documents.run_score_tables import hash_content  # most runs evaluate all documents
+
+    rows = task.rows if indices is None else (task.rows[index] for index in indices)
+    return [hash_content(encode_fields(row)) for row in rows]
 
 
 def _digest_drawn(digests: Sequence[str], drawn: Sequence[Sequence[int]]) -> str:
@@ -248,6 +258,8 @@ def _align_scores(table: ScoreTable, metric: str, digests: Sequence[str]) -> Flo
 
 def _open_source(word: str, places: Sequence[Path]) -> ScoreTableSource:
     """Open a run, or result files of another harness."""
+    from assay.store.documents.run_score_tables import RunScoreTables
+
     path = Path(word).expanduser()
     try:
         return RunScoreTables(Run(find_run(word, places)).scored(None))
@@ -287,7 +299,7 @@ def _check_subset(given: Mapping[str, Any], task: Task) -> DocumentSubset | None
             f"the subset of `{task.name}` is for {subset.documents} documents; the task has {len(task.rows)}",
             where="--subset",
         )
-    chosen = {index: hash_content(encode_fields(task.rows[index])) for index in subset.indices}
+    chosen = dict(zip(subset.indices, _digest_documents(task, subset.indices), strict=True))
     if subset.content != digest_json([[chosen[index] for index in drawn] for drawn in subset.members]):
         raise InvalidOption(
             f"the documents of `{task.name}` changed since the subset was chosen",

@@ -19,7 +19,6 @@ from assay.core.records.verdicts import Estimate
 from assay.engine.judging.repeats import summarise_run_repeats
 from assay.engine.planning.decontamination import SUFFIX, find_contaminated_documents
 from assay.engine.planning.records import Plan, PlannedTask
-from assay.engine.results.agent_pins import record_agent_pins
 from assay.engine.results.agent_summary import summarise_agents
 from assay.engine.results.confidence_intervals import (
     compute_group_interval,
@@ -28,7 +27,6 @@ from assay.engine.results.confidence_intervals import (
 )
 from assay.engine.results.score_bounds import add_bounds, pool_bounds
 from assay.engine.results.variants import list_units, summarise_variants
-from assay.engine.results.weighted_estimates import weight_estimate
 from assay.stats.aggregations import accepts_any_sequence, aggregate
 from assay.stats.groups import GroupPart, pool_parts
 from assay.stats.intervals.cluster_errors import (
@@ -64,6 +62,8 @@ def _estimate_all(plan: Plan, journal: Journal) -> list[Estimate]:
         journal.set_facts({"contaminated": contaminated}).result()
     if agents := summarise_agents(plan, journal):
         journal.set_facts({"agents": agents}).result()
+        from assay.engine.results.agent_pins import record_agent_pins
+
         record_agent_pins(plan, journal)
     if repeats := summarise_run_repeats(plan, journal):
         journal.set_facts({"repeats": repeats}).result()
@@ -188,6 +188,8 @@ def estimate_task(
     ]
     if planned.subset is None:
         return estimates
+    from assay.engine.results.weighted_estimates import weight_estimate
+
     return [
         weight_estimate(planned, planned.subset, estimate, values.get(key), drawn.get(key, ()))
         for key, estimate in zip(keys, estimates, strict=True)

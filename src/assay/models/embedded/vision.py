@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
-from PIL import Image
 
 from assay.models.embedded.weights import Array, VisionLayer, VisionWeights
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 __all__ = ["VisionTower"]
 
@@ -36,6 +39,8 @@ class VisionTower:
 
     def _to_pixels(self, image: Image.Image) -> Array:
         """Return the pixels (height x width x 3) scaled to -1..1, like the image processor of the model folder."""
+        from PIL import Image  # not needed for texts
+
         side = self._weights.side
         resized = image.convert("RGB").resize((side, side), Image.Resampling.BICUBIC)
         pixels = np.asarray(resized, dtype=np.float32) / np.float32(255)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from assay.core.records.agents import AgentAnswer, AgentResult
 from assay.scoring.metrics import metric
+
+if TYPE_CHECKING:
+    from assay.core.records.agents import AgentResult
 
 __all__ = ["milestones", "outputs_said", "state_match", "task_success"]
 
@@ -55,6 +57,8 @@ def milestones(*, references: Sequence[Any], predictions: Sequence[Any]) -> floa
 
 
 def _get_result(predictions: Sequence[Any]) -> AgentResult:
+    from assay.core.records.agents import AgentAnswer
+
     answer = predictions[0]
     if not isinstance(answer, AgentAnswer):
         raise TypeError(

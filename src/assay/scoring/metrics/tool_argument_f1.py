@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.scoring.metrics import metric
-from assay.scoring.tool_calls.answers import are_equal_values, read_answer_calls, read_reference_calls
-from assay.scoring.tool_calls.matching import Call
+
+if TYPE_CHECKING:
+    from assay.scoring.tool_calls.matching import Call
 
 __all__ = ["tool_argument_f1"]
 
@@ -21,6 +22,8 @@ def tool_argument_f1(*, references: Sequence[Any], predictions: Sequence[Any]) -
     >>> tool_argument_f1(references=["[area(base=10, height=5)]"], predictions=["[area(base=10, height=6)]"])
     0.6666666666666666
     """
+    from assay.scoring.tool_calls.answers import read_answer_calls, read_reference_calls
+
     expected, calls = read_reference_calls(references[0]), read_answer_calls(predictions[0])
     if calls is None:
         return 0.0
@@ -52,6 +55,8 @@ def _count_common(calls: Sequence[Call], expected: Sequence[Call]) -> int:
 
 def _count_equal(call: Call, expected: Call) -> int:
     """Return the number of equal items: the name, and every argument with the same value."""
+    from assay.scoring.tool_calls.answers import are_equal_values
+
     return 1 + sum(
         name in call.arguments and are_equal_values(call.arguments[name], value)
         for name, value in expected.arguments.items()

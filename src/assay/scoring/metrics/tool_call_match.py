@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.core.errors import TaskError
 from assay.scoring.metrics import metric
-from assay.scoring.tool_calls.answers import (
-    are_equal_values,
-    are_similar_values,
-    read_answer_calls,
-    read_reference_calls,
-)
-from assay.scoring.tool_calls.matching import Call
+
+if TYPE_CHECKING:
+    from assay.scoring.tool_calls.matching import Call
 
 __all__ = ["tool_call_match"]
 
@@ -35,6 +31,13 @@ def tool_call_match(
     >>> tool_call_match(references=["[]"], predictions=["No function applies."])
     1.0
     """
+    from assay.scoring.tool_calls.answers import (
+        are_equal_values,
+        are_similar_values,
+        read_answer_calls,
+        read_reference_calls,
+    )
+
     if mode not in _MODES:
         raise TaskError(f"invalid `mode` of tool_call_match: `{mode}`", hint=f"one of {', '.join(_MODES)}")
     expected, calls = read_reference_calls(references[0]), read_answer_calls(predictions[0])

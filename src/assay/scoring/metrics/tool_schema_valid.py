@@ -6,10 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from assay.core.errors import TaskError
-from assay.core.json_schema import describe_invalid_value
-from assay.core.records.tools import ToolAnswer
 from assay.scoring.metrics import metric
-from assay.scoring.tool_calls.answers import read_answer_calls
 
 __all__ = ["tool_schema_valid"]
 
@@ -23,6 +20,10 @@ def tool_schema_valid(*, references: Sequence[Any], predictions: Sequence[Any]) 
     Raises:
         TaskError: The answer is plain text, without the tools of the request.
     """
+    from assay.core.json_schema import describe_invalid_value
+    from assay.core.records.tools import ToolAnswer
+    from assay.scoring.tool_calls.answers import read_answer_calls
+
     answer = predictions[0]
     calls = read_answer_calls(answer)
     tools = answer.tools if isinstance(answer, ToolAnswer) else None

@@ -15,7 +15,6 @@ from typing import Any
 
 from assay.core.python_syntax import parse_python
 from assay.core.records.tools import CALL_SYNTAXES, Tool, ToolCall, Tools
-from assay.scoring.tool_calls.python_calls import CallSyntaxError, parse_python_calls
 
 __all__ = ["parse_text_calls"]
 
@@ -122,6 +121,8 @@ def _call_from_json(value: Any) -> ToolCall | None:
 
 
 def _parse_python(text: str, known: Mapping[str, Tool]) -> list[ToolCall] | None:
+    from assay.scoring.tool_calls.python_calls import CallSyntaxError, parse_python_calls
+
     texts = [text]
     if "[" in text and "]" in text:
         texts.append(text[text.index("[") : text.rindex("]") + 1])

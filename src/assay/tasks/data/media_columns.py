@@ -12,8 +12,6 @@ from importlib.util import find_spec
 from typing import Any
 
 from assay.core.errors import MediaError
-from assay.media.audio import decode_audio, resample
-from assay.media.images import decode_image
 from assay.media.media_files import MediaFile, open_media_file
 
 __all__ = ["MediaRow", "MediaRows", "decode_media_lazily", "disable_missing_decoders"]
@@ -131,6 +129,8 @@ class Sound(MediaRow):
         """Create a sound, resampled to the rate of its column."""
 
         def decode() -> tuple[Any, int]:
+            from assay.media.audio import decode_audio, resample
+
             samples, own_hz = decode_audio(source)
             return (samples, own_hz) if rate_hz is None else (resample(samples, own_hz, rate_hz), rate_hz)
 
@@ -286,6 +286,8 @@ def _find_source(stored: Mapping[str, Any], where: str) -> MediaFile:
 def _decode_picture(feature: Any, source: MediaFile) -> Any:
     """Decode a picture as the library does: apply the EXIF orientation and convert to the mode of the column."""
     from PIL import ExifTags, ImageOps
+
+    from assay.media.images import decode_image
 
     picture = decode_image(source)
     if picture.getexif().get(ExifTags.Base.Orientation) is not None:

@@ -17,7 +17,6 @@ from typing import Any
 from assay.core.errors import DatasetError
 from assay.core.records.specs import TaskSpec
 from assay.tasks.data.allowed_folders import AllowedFolders
-from assay.tasks.data.hf_datasets import load_hf_dataset
 from assay.tasks.data.local_files import SUFFIXES, read_files
 from assay.tasks.data.rows import Rows, Split
 
@@ -59,6 +58,8 @@ def load_splits(
             return {name: read_files(paths) for name, paths in files.items()}
     if spec.dataset_path in _FILE_LOADERS:
         spec = replace(spec, dataset_kwargs=resolve_data_paths(spec))
+    from assay.tasks.data.hf_datasets import load_hf_dataset
+
     return load_hf_dataset(spec, data_root=data_root, trust_remote_code=trust_remote_code)
 
 

@@ -18,7 +18,7 @@ import tempfile
 import time
 
 from measurements import Goal, Measurement, Report, add_json_option
-from peers import find_peer, find_task_folder, require_peer
+from peers import find_peer, find_task_folder, provide_lighteval_file, require_peer
 
 READ_FILES = "import pathlib, sys; [path.read_bytes() for path in pathlib.Path(sys.argv[1]).rglob('*.y*ml')]"
 
@@ -59,6 +59,7 @@ def main() -> None:
     ]
     peers = {"lm_eval": rows[0][1]}
     if lighteval := find_peer("lighteval"):
+        provide_lighteval_file(lighteval)
         command = [str(lighteval.with_name("lighteval")), "tasks", "list"]
         peers["lighteval"] = time_command(command, HF_HUB_OFFLINE="1")
         print(f"{'lighteval tasks list':<28} {peers['lighteval'][0]:>7.2f} {peers['lighteval'][1]:>7.2f}")

@@ -2,12 +2,13 @@
 
     python benchmarks/overhead.py [--documents 30000] [--choice-documents 10000] [--peer-documents 1000] [--million]
 
-Runs Assay and lm_eval 0.4.13 on the same task files in sequence, and prints documents per CPU-second and their ratio.
-lm_eval gets fewer documents, because its cost per document does not depend on their number. Assay journals every document,
-request, response and verdict; lm_eval stores nothing. `--peer-documents 0` skips lm_eval. `--million` adds a run of
-`generate` with a million documents, without lm_eval. Both run with compiled modules, as installed by `pip`.
+Runs Assay and lm_eval 0.4.13 on the same task files in sequence, and lighteval 0.13 on the same rows and prompts if its environment
+exists, and prints documents per CPU-second and their ratio. The peers get fewer documents, because their cost per document does
+not depend on their number. Assay journals every document, request, response and verdict; the peers store nothing. `--peer-documents 0`
+skips the peers. `--million` adds a run of `generate` with a million documents, without peers. All run with compiled
+modules, as installed by `pip`.
 
-Also measured, without lm_eval: the bytes of the journal per generated answer without the texts of document, prompt and answer,
+Also measured, without peers: the bytes of the journal per generated answer without the texts of document, prompt and answer,
 and the CPU time from the start of Python to the first request of a task with 100,000 rows.
 """
 
@@ -23,7 +24,7 @@ from typing import Any
 
 from instant import FOLDER, GENERATE, write_task
 from measurements import Goal, Measurement, Report, add_json_option
-from peers import measure_script, require_peer
+from peers import find_peer, measure_script, provide_lighteval_file, require_peer
 
 CHOICE5 = """
 task: {name}
@@ -58,7 +59,7 @@ print(json.dumps({"cpu_s": time.process_time() - started}))
 REQUESTS = {"generate": 1, "choice5": 4}
 TASKS = {"generate": GENERATE, "choice5": CHOICE5}
 TITLES = {"generate": "generate, 0-shot", "choice5": "multiple choice, 5-shot, 4 choices"}
-GOALS = {"generate": Goal(least=10_000), "choice5": Goal(of="ratio", least=25)}
+GOALS = {"generate": Goal(least=25_000), "choice5": Goal(least=8_000)}
 
 OURS = """
 import json, sys, time
@@ -107,6 +108,78 @@ results = lm_eval.simple_evaluate(model=Instant(), tasks=[sys.argv[1]], task_man
 print(json.dumps({"cpu_s": time.process_time() - started, "results": results["results"][sys.argv[1]]}))
 """
 
+LIGHTEVAL = """
+import json, logging, sys, time, types
+logging.disable(logging.WARNING)
+from lighteval.logging.evaluation_tracker import EvaluationTracker
+from lighteval.metrics.metrics import Metrics
+from lighteval.metrics.normalizations import LogProbCharNorm
+from lighteval.models.dummy.dummy_model import DummyModel, DummyModelConfig
+from lighteval.models.model_output import ModelResponse
+from lighteval.pipeline import ParallelismManager, Pipeline, PipelineParameters
+from lighteval.tasks.lighteval_task import LightevalTaskConfig
+from lighteval.tasks.prompt_manager import PromptManager
+from lighteval.tasks.registry import Registry
+from lighteval.tasks.requests import Doc
+name, folder = sys.argv[1:]
+registering_s = 0.0
+load_all = Registry.load_all_task_configs
+
+def load_all_task_configs(*arguments, **options):
+    global registering_s
+    started = time.process_time()
+    try:
+        return load_all(*arguments, **options)
+    finally:
+        registering_s += time.process_time() - started
+
+Registry.load_all_task_configs = staticmethod(load_all_task_configs)
+
+def format_question(row, task):
+    return Doc(task_name=task, query=f"Question: {row['question']}\\nAnswer:", choices=[row["answer"]], gold_index=0)
+
+def format_choices(row, task):
+    listed = "".join(f"\\n{letter}. {choice}" for letter, choice in zip("ABCD", row["choices"]))
+    query = f"{row['question'].strip()}{listed}\\nAnswer:"
+    return Doc(task_name=task, query=query, choices=[" A", " B", " C", " D"], gold_index=row["label"])
+
+class Instant(DummyModel):
+    # builds the prompts, as other models do; nothing is cached
+    manager = PromptManager()
+    def greedy_until(self, docs):
+        prompts = [self.manager.prepare_prompt(doc) for doc in docs]
+        return [ModelResponse(text=["7"]) for _ in prompts]
+    def loglikelihood(self, docs):
+        prompts = [self.manager.prepare_prompt(doc) for doc in docs]
+        return [
+            ModelResponse(logprobs=[-float(len(choice)) for choice in doc.choices], argmax_logits_eq_gold=[False] * 4)
+            for doc, _ in zip(docs, prompts)
+        ]
+
+normalized = Metrics.loglikelihood_acc(sample_params={"logprob_normalization": LogProbCharNorm()})
+kinds = {
+    "generate": dict(prompt_function=format_question, metrics=[Metrics.exact_match], generation_size=16, stop_sequence=["\\n"]),
+    "choice5": dict(prompt_function=format_choices, metrics=[Metrics.loglikelihood_acc, normalized], few_shots_split="train",
+                    num_fewshots=5),
+}
+shots = kinds[name].get("num_fewshots", 0)
+module = types.ModuleType("measured_tasks")
+module.TASKS_TABLE = [
+    LightevalTaskConfig(name=name, hf_repo=folder, hf_subset="default", hf_avail_splits=["train", "test"],
+                        evaluation_splits=["test"], **kinds[name])
+]
+started = time.process_time()
+pipeline = Pipeline(
+    tasks=f"{name}|{shots}",
+    pipeline_parameters=PipelineParameters(launcher_type=ParallelismManager.NONE, custom_tasks_directory=module),
+    evaluation_tracker=EvaluationTracker(output_dir=folder + "/out"),
+    model=Instant(DummyModelConfig(cache_dir=folder + "/cache")),
+)
+pipeline.evaluate()
+results = pipeline.get_results()["results"]["all"]
+print(json.dumps({"cpu_s": time.process_time() - started - registering_s, "results": results}, default=float))
+"""
+
 
 def make_rows(documents: int) -> Iterator[dict[str, Any]]:
     for number in range(documents):
@@ -136,28 +209,36 @@ def main() -> None:
         run_assay("generate", 10, ours)  # compile the modules
         print(f"{'task':<10} {'':<8} {'documents':>9} {'CPU s':>8} {'docs/CPU-s':>11} {'peak MB':>8}")
         for name in options.tasks:
-            report.add(compare_task(name, counts[name], options.peer_documents, ours))
+            compare_task(name, counts[name], options.peer_documents, ours, report)
         if options.million:
             measure_million(ours, report)
         measure_journal(options.documents, ours, report)
         measure_first_request(options.first_rows, ours, report)
 
 
-def compare_task(name: str, documents: int, fewer: int, ours: dict[str, str]) -> Measurement:
+def compare_task(name: str, documents: int, fewer: int, ours: dict[str, str], report: Report) -> None:
+    """Compare Assay with the peers whose environments exist, of which lm_eval is required."""
     row = run_assay(name, documents, ours)
-    rate, peer = documents / row["cpu_s"], None
-    limit = documents / run_least(name, documents)["cpu_s"]
+    rate, limit = documents / row["cpu_s"], measure_limit(name, documents)
     print_row(name, "assay", documents, row)
-    if fewer:
-        theirs = run_lm_eval(name, fewer)
-        peer = fewer / theirs["cpu_s"]
-        print_row(name, "lm_eval", fewer, theirs)
-        print(f"{name:<10} ratio {rate / peer:.1f}x", flush=True)
-    return Measurement(
-        what=f"{TITLES[name]}, {documents:,} documents", ours=rate, peer=peer, against="lm_eval" if fewer else "",
-        unit="documents per CPU-second", more_is_better=True, limit=limit, limited_by="JSON and SQLite", goal=GOALS[name],
-        details={"peak MB": round(row["peak_mb"])} | ({"documents of lm_eval": fewer} if fewer else {}),
-    )  # fmt: skip
+    peers = {"lm_eval": run_lm_eval} | ({"lighteval": run_lighteval} if find_peer("lighteval") else {})
+    for against, run in peers.items() if fewer else ():
+        theirs = run(name, fewer)
+        print_row(name, against, fewer, theirs)
+        print(f"{name:<10} ratio {rate / (fewer / theirs['cpu_s']):.1f}x", flush=True)
+        report.add(
+            Measurement(
+                what=f"{TITLES[name]}, {documents:,} documents", ours=rate, peer=fewer / theirs["cpu_s"], against=against,
+                unit="documents per CPU-second", more_is_better=True, limit=limit, limited_by="JSON and SQLite",
+                goal=GOALS[name] if against == "lm_eval" else None,
+                details={"peak MB": round(row["peak_mb"]), "peak MB of the peer": round(theirs["peak_mb"]), "documents of the peer": fewer},
+            )
+        )  # fmt: skip
+
+
+def measure_limit(name: str, documents: int) -> float:
+    """Return the documents per CPU-second that parsing and storing allow."""
+    return documents / run_least(name, documents)["cpu_s"]
 
 
 def measure_million(ours: dict[str, str], report: Report) -> None:
@@ -167,7 +248,12 @@ def measure_million(ours: dict[str, str], report: Report) -> None:
     print_row("generate", "assay", documents, row)
     speed, unit = documents / row["cpu_s"], "documents per CPU-second"
     what = f"{TITLES['generate']}, {documents:,} documents"
-    report.add(Measurement(what=what, ours=speed, unit=unit, more_is_better=True, goal=GOALS["generate"]))
+    limit = measure_limit("generate", documents)
+    report.add(
+        Measurement(
+            what=what, ours=speed, unit=unit, more_is_better=True, limit=limit, limited_by="JSON and SQLite", goal=GOALS["generate"]
+        )
+    )  # fmt: skip
     report.add(Measurement(what=f"{what}: memory", ours=row["peak_mb"], unit="MB", goal=Goal(most=1500)))
 
 
@@ -213,6 +299,16 @@ def run_lm_eval(name: str, documents: int) -> dict[str, Any]:
         write_task(Path(folder), name, make_rows(documents), TASKS[name])
         environment = {"HF_HOME": f"{folder}/hf", "HF_DATASETS_OFFLINE": "1"}
         return measure_script(require_peer("lm_eval"), THEIRS, name, folder, cwd=Path(folder), **environment)
+
+
+def run_lighteval(name: str, documents: int) -> dict[str, Any]:
+    python = require_peer("lighteval")
+    provide_lighteval_file(python)
+    with tempfile.TemporaryDirectory() as folder:
+        for split in ("train", "test"):
+            write_task(Path(folder), split, make_rows(documents))
+        environment = {"HF_HOME": f"{folder}/hf", "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+        return measure_script(python, LIGHTEVAL, name, folder, cwd=Path(folder), **environment)
 
 
 def print_row(name: str, who: str, documents: int, row: dict[str, Any]) -> None:

@@ -19,12 +19,14 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from latency_server import CHAT_REPLY
 from measurements import Goal, Measurement, Report, add_json_option
 from peers import find_peer
 from remote_peers import PROMPT, read_cpu_s, read_peak_mb
@@ -35,6 +37,8 @@ PEERS, PICTURES = THIS_FILE.with_name("remote_peers.py"), THIS_FILE.with_name("r
 Peers = dict[str, Path | None]
 ANSWER = "The answer is 42."
 LATENCY_S = 0.05
+PROMPTS_PER_CALL = 16
+"""Prompts that one call for log-likelihoods carries at most."""
 
 
 @contextmanager
@@ -116,6 +120,54 @@ async def measure_own_client(url: str, count: int, concurrency: int) -> tuple[fl
     return taken
 
 
+class FloorProtocol(asyncio.Protocol):
+    """Sends prepared bytes and counts the bytes of the reply, whose length is known: what asyncio itself costs."""
+
+    def __init__(self, request: bytes, reply_bytes: int) -> None:
+        self._request, self._reply_bytes = request, reply_bytes
+        self._received = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def post(self) -> asyncio.Future[None]:
+        self._received, self._done = 0, asyncio.get_running_loop().create_future()
+        self._transport.write(self._request)
+        return self._done
+
+    def data_received(self, data: bytes) -> None:
+        self._received += len(data)
+        if self._received >= self._reply_bytes:
+            self._done.set_result(None)
+
+    def close(self) -> None:
+        self._transport.close()
+
+
+async def measure_floor(url: str, count: int, concurrency: int) -> tuple[float, float]:
+    """Measure asyncio without HTTP and JSON, as the limit of every client that is built on it."""
+    parts = urllib.parse.urlsplit(url)
+    head = f"POST {parts.path}/chat/completions HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Length: {len(BODY)}\r\n\r\n"
+    request, loop = head.encode() + BODY, asyncio.get_running_loop()
+    free = []
+    for _ in range(concurrency):
+        _, connection = await loop.create_connection(
+            lambda: FloorProtocol(request, len(CHAT_REPLY)), parts.hostname, parts.port
+        )
+        free.append(connection)
+
+    async def post() -> None:
+        connection = free.pop()
+        await connection.post()
+        free.append(connection)
+
+    taken = await send_requests(post, count, concurrency)
+    for connection in free:
+        connection.close()
+    return taken
+
+
 async def measure_aiohttp(url: str, count: int, concurrency: int) -> tuple[float, float]:
     import aiohttp
 
@@ -154,6 +206,7 @@ async def measure_openai(url: str, count: int, concurrency: int) -> tuple[float,
 
 CLIENTS = {
     "own": measure_own_client,
+    "asyncio": measure_floor,
     "aiohttp": measure_aiohttp,
     "httpx": measure_httpx,
     "openai": measure_openai,
@@ -242,11 +295,12 @@ def compare_clients(count: int, report: Report, gaps: list[str]) -> None:
     """Compare Assay's HTTP client with others, which have their own environment."""
     print("\nHTTP client only, 256 in flight, JSON parsed:")
     with start_server() as url:
-        own = run_child("client", "own", url, str(count), "256")
-        print(f"  {'own':9} {own['cpu_ms']:.3f} ms CPU per request, {own['rate']:.0f}/s", flush=True)
+        own, floor = (run_child("client", name, url, str(count), "256") for name in ("own", "asyncio"))
+        for name, found in (("own", own), ("asyncio", floor)):
+            print(f"  {name:9} {found['cpu_ms']:.3f} ms CPU per request, {found['rate']:.0f}/s", flush=True)
         for name in CLIENTS:
             fewer = str(count // 8 if name in SLOW else count)
-            if name == "own":
+            if name in ("own", "asyncio"):
                 continue
             found = run_peer(name, gaps, "client", name, url, fewer, "256", python=find_peer("packages"))
             if found is None:
@@ -255,7 +309,7 @@ def compare_clients(count: int, report: Report, gaps: list[str]) -> None:
             report.add(
                 Measurement(
                     what="HTTP client only, 256 in flight", ours=own["cpu_ms"], peer=found["cpu_ms"],
-                    against=name, unit="CPU ms per call",
+                    against=name, unit="CPU ms per call", limit=floor["cpu_ms"], limited_by="asyncio alone",
                 )
             )  # fmt: skip
 
@@ -263,9 +317,9 @@ def compare_clients(count: int, report: Report, gaps: list[str]) -> None:
 def compare_harnesses(
     kind: str, concurrency: int, count: int, peers: Peers, report: Report, gaps: list[str]
 ) -> None:
-    ideal = concurrency / LATENCY_S
+    ideal = concurrency / LATENCY_S * (PROMPTS_PER_CALL if kind == "likelihood" else 1)
     print(
-        f"\n{kind}, {concurrency} in flight, {count} requests; {ideal:.0f} calls per second at most:",
+        f"\n{kind}, {concurrency} in flight, {count} requests; {ideal:.0f} requests per second at most:",
         flush=True,
     )
     with start_server() as url:
@@ -307,27 +361,34 @@ def compare_harnesses(
         )
     if (kind, concurrency) == ("chat", 256):
         what = f"{case}: CPU time, absolute"
-        report.add(Measurement(what=what, ours=own["cpu_ms"], unit="CPU ms per request", goal=Goal(most=0.2)))
+        report.add(
+            Measurement(
+                what=what, ours=own["cpu_ms"], unit="CPU ms per request", goal=Goal(most=0.2),
+                limit=rows["bare"]["cpu_ms"], limited_by="HTTP client alone",
+            )
+        )  # fmt: skip
     for name in peers:
         if name in rows:
-            add_comparison(case, ideal if kind == "chat" else None, own, rows[name], name, report)
+            add_comparison(case, ideal, rows, name, report)
 
 
 def add_comparison(
-    case: str, ideal: float | None, own: dict[str, Any], theirs: dict[str, Any], name: str, report: Report
+    case: str, ideal: float, rows: Mapping[str, Mapping[str, Any]], name: str, report: Report
 ) -> None:
     """Report requests per second and CPU time per request."""
+    own, theirs = rows["assay"], rows[name]
     faster, cheaper = GOALS.get((case, name), (None, None))
     report.add(
         Measurement(
             what=f"{case}: rate", ours=own["rate"], peer=theirs["rate"], against=name, unit="requests/s",
-            more_is_better=True, limit=ideal, limited_by="server latency" if ideal else "", goal=faster,
+            more_is_better=True, limit=ideal, limited_by="server latency", goal=faster,
         )
     )  # fmt: skip
+    bare = rows.get("bare", {}).get("cpu_ms")
     report.add(
         Measurement(
             what=f"{case}: CPU time", ours=own["cpu_ms"], peer=theirs["cpu_ms"], against=name,
-            unit="CPU ms per request", goal=cheaper,
+            unit="CPU ms per request", limit=bare, limited_by="HTTP client alone" if bare else "", goal=cheaper,
         )
     )  # fmt: skip
 

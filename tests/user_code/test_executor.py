@@ -12,15 +12,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from typing import Any
 
 import numpy
 import pytest
+from greenlet import greenlet
 
-from assay.user_code.executor import MAX_SUSPENDED_CALLS, DirectExecutor, UserCodeExecutor
-from assay.user_code.timeouts import UserCodeTimeout, current_timer, enforce_time_limit
+from assay.user_code.executor import MAX_SUSPENDED_CALLS, DirectExecutor, UserCodeExecutor, _Call
+from assay.user_code.timeouts import UserCodeStopped, UserCodeTimeout, current_timer, enforce_time_limit
 
 
 @pytest.fixture
@@ -198,6 +199,35 @@ def test_closing_stops_calls_that_wait(executor: UserCodeExecutor) -> None:
     call(executor, lambda: None)
     executor.close()
     assert unwound.wait(timeout=10)
+
+
+def test_a_call_that_a_signal_stops_before_its_work_is_cancelled(
+    executor: UserCodeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(_: Future[Any]) -> bool:
+        raise UserCodeStopped
+
+    monkeypatch.setattr(Future, "set_running_or_notify_cancel", stop)
+    with pytest.raises(CancelledError):
+        call(executor, int)
+    monkeypatch.undo()
+    assert call(executor, int) == 0
+
+
+def test_a_signal_between_the_lines_of_the_executor_does_not_end_it(
+    executor: UserCodeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised = threading.Event()
+
+    def stop() -> None:
+        raised.set()
+        raise UserCodeStopped
+
+    monkeypatch.setattr(_Call, "to_greenlet", lambda _: greenlet(stop))
+    executor.submit(int)
+    assert raised.wait(20)
+    monkeypatch.undo()
+    assert call(executor, int) == 0
 
 
 def test_output_streams_and_working_directory_are_restored_after_each_call(

@@ -106,12 +106,12 @@ class UserCodeExecutor:
         result: Future[T] = Future()
 
         def call() -> None:
-            if not result.set_running_or_notify_cancel():
-                return
             try:
-                result.set_result(work())
+                if result.set_running_or_notify_cancel():
+                    result.set_result(work())
             except UserCodeStopped:  # a signal stopped it: the run is being cancelled
-                result.set_exception(CancelledError())
+                if not result.done():
+                    result.set_exception(CancelledError())
             except BaseException as error:  # noqa: BLE001 - raised again where the result is awaited
                 result.set_exception(error)
 
@@ -139,10 +139,13 @@ class UserCodeExecutor:
                 while not self._closed:
                     idle = not self._resumable and not self._calls
                     self._receive(POLL_INTERVAL_S if idle else 0)
-                    if self._resumable:
-                        self._switch_to(self._resumable.popleft())
-                    elif self._calls:
-                        self._switch_to(self._calls.popleft().to_greenlet())
+                    with suppress(
+                        UserCodeStopped
+                    ):  # a signal stopped a call before its first or after its last line
+                        if self._resumable:
+                            self._switch_to(self._resumable.popleft())
+                        elif self._calls:
+                            self._switch_to(self._calls.popleft().to_greenlet())
                     state.restore()
             finally:
                 self._stop_suspended()

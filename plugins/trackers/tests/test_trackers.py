@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from tests.making import make_model, write_task
@@ -29,6 +30,21 @@ def test_wandb_gets_scores(sums: str, workspace: Path, monkeypatch: pytest.Monke
     (kept,) = workspace.glob("wandb/offline-run-*/run-*.wandb")
     content = kept.read_bytes()
     assert b"sums/exact_match" in content and b"evals" in content
+
+
+@pytest.mark.parametrize(
+    ("offline", "active", "ends"), [(True, None, 1), (True, "another run", 0), (False, None, 0)]
+)
+def test_wandb_ends_its_process_to_complete_an_offline_run_unless_another_run_needs_it(
+    offline: bool, active: str | None, ends: int, sums: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = MagicMock()
+    service.init.return_value.offline = offline
+    service.setup.return_value.most_recent_active_run = active
+    monkeypatch.setattr("assay.viewer.sinks.tracker_metrics.import_module", lambda _: service)
+    assay.run(model=make_model(), tasks=[sums], sink=["wandb"]).close()
+    assert service.finish.call_count == 1
+    assert service.teardown.call_count == ends
 
 
 @pytest.mark.services

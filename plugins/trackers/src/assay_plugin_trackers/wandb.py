@@ -42,6 +42,7 @@ class WandbSink:
             if self._samples and facts["state"] == "finished":
                 self._log_files(facts)
             self._service.finish()
+            self._complete_files()
 
     def _summarise(self, facts: Mapping[str, Any]) -> None:
         """Write the final scores and the state of the run to the run's summary."""
@@ -55,6 +56,14 @@ class WandbSink:
             artifact.add_dir(str(folder))
             self._run.log_artifact(artifact)
 
+    def _complete_files(self) -> None:
+        """Wait until the files of an offline run are complete: `finish` returns before its background process writes the last records.
+
+        Only the end of that process is announced. It is not ended while it writes another run of the caller.
+        """
+        if self._run.offline and self._service.setup().most_recent_active_run is None:
+            self._service.teardown()
+
 
 class TrackioSink(WandbSink):
     """Log progress and final scores to trackio: `--sink trackio,project=evals`. Arguments: those of `trackio.init`."""
@@ -66,3 +75,6 @@ class TrackioSink(WandbSink):
 
     def _log_files(self, facts: Mapping[str, Any]) -> None:
         """Do nothing: trackio has no artifacts of this kind."""
+
+    def _complete_files(self) -> None:
+        """Do nothing: trackio has no offline runs."""

@@ -67,7 +67,16 @@ class Visit:
 
 @pytest.fixture(scope="module")
 def visit(browser: Any, page: Path) -> Visit:
+    """Return a page that several tests use, in any order: none of them may cause a request."""
     return Visit(browser, page)
+
+
+@pytest.fixture
+def own_visit(browser: Any, page: Path) -> Iterator[Visit]:
+    """Return a page for a test that causes requests."""
+    opened = Visit(browser, page)
+    yield opened
+    opened.page.close()
 
 
 def test_charts_are_drawn_without_console_messages_or_requests(visit: Visit) -> None:
@@ -119,12 +128,12 @@ def test_a_pdf_has_pages(runs: list[Any], tmp_path: Path) -> None:
     assert content.count(b"/Type /Page\n") + content.count(b"/Type /Page ") >= 2
 
 
-def test_a_plot_of_a_report_downloads(visit: Visit, tmp_path: Path) -> None:
-    chart = visit.page.locator("#plots [data-figure]").first
+def test_a_plot_of_a_report_downloads(own_visit: Visit, tmp_path: Path) -> None:
+    chart = own_visit.page.locator("#plots [data-figure]").first
     buttons = chart.locator("xpath=following-sibling::div[1]")
     started = {}
     for kind in ("SVG", "PNG", "CSV"):
-        with visit.page.expect_download() as expected:
+        with own_visit.page.expect_download() as expected:
             buttons.locator(f"text={kind}").click()
         expected.value.save_as(tmp_path / kind)
         started[kind] = (tmp_path / kind).read_bytes()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,20 @@ def watched(training: WatchedTraining) -> Iterator[Viewer]:
         yield served
 
 
+@pytest.fixture
+def copied(training: WatchedTraining, tmp_path: Path) -> Watch:
+    """A copy of the watch, for a test that changes it."""
+    folder = tmp_path / training.watch.run_folder.name
+    shutil.copytree(training.watch.run_folder, folder)
+    return Watch(folder / training.watch.folder.name)
+
+
+@pytest.fixture
+def served_copy(copied: Watch) -> Iterator[Viewer]:
+    with serve_runs([copied.run_folder]) as served:
+        yield served
+
+
 def test_only_watch_is_shown_at_once(watched: Viewer) -> None:
     answer = watched.get("/watch")
     assert answer.status == 303 and answer.headers["location"] == "/watch/watch-test"
@@ -51,25 +66,25 @@ def test_watches_are_accessible(browser: Any, watched: Viewer) -> None:
     check_pages(browser, watched, ["/watch/watch-test"])
 
 
-def test_page_refreshes_when_a_checkpoint_has_an_outcome(watched: Viewer, training: WatchedTraining) -> None:
-    before = json.loads(watched.get("/watch/watch-test/state").text)["signature"]
-    page = watched.get("/watch/watch-test").text
+def test_page_refreshes_when_a_checkpoint_has_an_outcome(copied: Watch, served_copy: Viewer) -> None:
+    before = json.loads(served_copy.get("/watch/watch-test/state").text)["signature"]
+    page = served_copy.get("/watch/watch-test").text
     assert f'data-signature="{before}"' in page and "watch.js" in page
     hostile = CheckpointRecord(
         name="checkpoint-40", step=40, outcome="failed", reason="<script>alert(1)</script>"
     )
-    training.watch.write_record(hostile)
-    assert json.loads(watched.get("/watch/watch-test/state").text)["signature"] != before
-    page = watched.get("/watch/watch-test").text
+    copied.write_record(hostile)
+    assert json.loads(served_copy.get("/watch/watch-test/state").text)["signature"] != before
+    page = served_copy.get("/watch/watch-test").text
     assert "failed: &lt;script&gt;" in page and "<script>alert" not in page
 
 
-def test_list_shows_several_watches(watched: Viewer, training: WatchedTraining) -> None:
-    other = Watch(training.watch.run_folder / "watch-other")
-    other.write_settings(training.watch.read_settings())
-    page = watched.get("/watch").text
+def test_list_shows_several_watches(copied: Watch, served_copy: Viewer) -> None:
+    other = Watch(copied.run_folder / "watch-other")
+    other.write_settings(copied.read_settings())
+    page = served_copy.get("/watch").text
     assert "/watch/watch-test" in page and "/watch/watch-other" in page
-    assert "No checkpoint is evaluated yet" in watched.get("/watch/watch-other").text
+    assert "No checkpoint is evaluated yet" in served_copy.get("/watch/watch-other").text
 
 
 @pytest.mark.parametrize("key", ["watch-none", "..", "%2e%2e%2fsecret"])

@@ -186,7 +186,7 @@ def doc_to_text(doc, previous_output=None, round_idx=None, previous_round_info=N
         return "look"
     if round_idx == 6:
         gc.collect()
-        alive = sum(isinstance(thing, Picture) for thing in gc.get_objects())
+        alive = sum(type(thing) is Picture for thing in gc.get_objects())  # objects of other tests may refuse isinstance
         return None, None, True, [str(alive)], None
     picture = Picture()
     picture.im, picture._mode, picture._size = Image.new("L", (2, 2), round_idx).im, "L", (2, 2)

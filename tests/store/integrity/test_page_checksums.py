@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from assay.store.database.schema import JOURNAL_SCHEMA
 from assay.store.integrity.page_checksums import (
     delete_page_checksums,
     find_damaged_pages,
@@ -14,6 +15,8 @@ from assay.store.integrity.page_checksums import (
     write_page_checksums,
 )
 from assay.store.journal.journal import JOURNAL_FILE, Journal
+
+PAGE_BYTES = JOURNAL_SCHEMA.page_bytes
 
 
 @pytest.fixture
@@ -31,22 +34,22 @@ def test_a_closed_journal_has_checksums_and_no_damage(closed: Path) -> None:
 
 def test_a_changed_byte_is_a_damaged_page(closed: Path) -> None:
     data = bytearray(closed.read_bytes())
-    data[3 * 4096 + 17] ^= 1
+    data[3 * PAGE_BYTES + 17] ^= 1
     closed.write_bytes(data)
     assert find_damaged_pages(closed) == [3]
 
 
 def test_a_cut_file_lacks_pages(closed: Path) -> None:
     data = closed.read_bytes()
-    closed.write_bytes(data[: 4096 * 5 + 100])
-    pages = len(data) // 4096
+    closed.write_bytes(data[: PAGE_BYTES * 5 + 100])
+    pages = len(data) // PAGE_BYTES
     assert find_damaged_pages(closed) == list(range(5, pages))
 
 
 def test_a_byte_that_changed_without_a_trace_is_found_by_a_thorough_look(closed: Path) -> None:
     status = closed.stat()
     data = bytearray(closed.read_bytes())
-    data[5000] ^= 1
+    data[PAGE_BYTES + 900] ^= 1
     closed.write_bytes(data)
     os.utime(closed, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert find_damaged_pages(closed) == []

@@ -250,9 +250,10 @@ def _compare_document(
         if prompt != old_prompt or kind != old_kind:
             differences.add("prompt", "prompts changed", number, old_prompt, prompt)
             return
-        if argument != old_argument:
-            if kind == "generate":
+        if kind == "generate":
+            if not argument.startswith(old_argument):  # the journal has the beginning of the digest
                 differences.add("settings", "generation settings changed", number, old_argument, argument)
-            else:
-                differences.add("prompt", "continuations changed", number, old_argument, argument)
+                return
+        elif argument != old_argument:
+            differences.add("prompt", "continuations changed", number, old_argument, argument)
             return

@@ -30,6 +30,10 @@ from assay.store.database.tables import CACHE_TABLES, JOURNAL_TABLES
 __all__ = ["CACHE_SCHEMA", "JOURNAL_SCHEMA", "MalformedDatabase", "Schema", "open_database"]
 
 
+_MAX_WAL_BYTES = 32 << 20
+"""Size of the write-ahead log at which its pages are copied to the file."""
+
+
 @dataclass(frozen=True, slots=True)
 class Schema:
     """The tables of one kind of file, the format version, and the migrations from older versions."""
@@ -38,6 +42,9 @@ class Schema:
     version: int
     cache_kib: int
     """Size of the page cache of SQLite."""
+
+    page_bytes: int
+    """Size of the pages of new files."""
 
     migrations: Mapping[int, Callable[[sqlite3.Connection, str], None]] = field(default_factory=dict)
     """`migrations[n](connection, tables)` turns version n into n + 1."""
@@ -52,6 +59,7 @@ JOURNAL_SCHEMA = Schema(
     JOURNAL_TABLES,
     9,
     4_096,
+    8_192,
     {
         1: merge_rows_by_document,
         2: AddTable("judge_requests"),
@@ -67,6 +75,7 @@ CACHE_SCHEMA = Schema(
     CACHE_TABLES,
     5,
     32_768,
+    4_096,
     {
         1: add_checksum_column("responses"),
         2: AddTable("tokens"),
@@ -145,9 +154,11 @@ def _connect_readonly(uri: str) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, schema: Schema, version: int, *, durable: bool) -> None:
+    if version == 0:
+        connection.execute(f"PRAGMA page_size={schema.page_bytes}")
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute(f"PRAGMA cache_size=-{schema.cache_kib}")
-    connection.execute("PRAGMA wal_autocheckpoint=8192")
+    connection.execute(f"PRAGMA wal_autocheckpoint={_MAX_WAL_BYTES // schema.page_bytes}")
     connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
     if version == 0:
         connection.execute("BEGIN IMMEDIATE")  # two processes may create the same cache

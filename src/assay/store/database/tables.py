@@ -101,7 +101,7 @@ CREATE TABLE estimates (
 CREATE VIEW documents AS
     SELECT t.name AS task, a.id - t.first AS document, a.fields, a.target
     FROM tasks t JOIN asked a ON a.id BETWEEN t.first AND t.last;
-CREATE VIEW requests AS         -- `argument`: the continuation; for generate the digest of its settings
+CREATE VIEW requests AS         -- `argument`: the continuation; for generate the key of its settings (facts: settings:<key>)
     SELECT t.name AS task, a.id - t.first AS document,
         json_extract(r.value, '$[0]') AS number, json_extract(r.value, '$[1]') AS repeat,
         json_extract(r.value, '$[2]') AS kind,

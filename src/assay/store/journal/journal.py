@@ -47,6 +47,9 @@ __all__ = ["JOURNAL_FILE", "Journal"]
 
 JOURNAL_FILE = "journal.sqlite"
 _LOOKUP_BATCH = 500
+_SETTINGS_KEY_LENGTH = 8
+"""Characters of the digest of settings that requests refer to."""
+
 _LOG = logging.getLogger(__name__)
 _COUNTABLE_TABLES = "documents requests responses failures answers verdicts outcomes judge_requests".split()
 DocumentsToAsk = Iterable[tuple[Document, Any, Sequence[Request], Sequence[str]]]
@@ -68,7 +71,9 @@ class Journal:
         self._reader = reader
         self._writer = writer
         self._lock = lock
-        self._stored_settings: set[str] = set()
+        self._settings_keys: dict[str, str] = {}
+        """Digest of settings -> the key under which the facts have them."""
+
         self._response_index = ResponseIndex()
         self._response_index_loaded = False
         self._server_identity = ServerIdentityTracker()
@@ -153,22 +158,33 @@ class Journal:
             if first is None:
                 first = self._add_task(document.task, tasks)
             fields = rows.encode_fields(document.fields)
-            asked = rows.encode_requests(requests, fingerprints, document.prompt_fields)
-            row, shown_target, count = first + document.index, rows.encode_target(target), len(requests)
-            crc = compute_joined_checksum(f"{row}\0{fields}\0{shown_target}\0{count}\0{asked}")
-            given.append((row, fields, shown_target, count, asked, crc))
             for request in requests:
                 if isinstance(request, Generate) and request.settings is not settings:
                     settings = request.settings  # most requests share their settings
-                    if settings.digest not in self._stored_settings:
-                        self._stored_settings.add(settings.digest)
-                        facts.append(_build_settings_row(settings))
+                    if settings.digest not in self._settings_keys:
+                        facts.append(self._add_settings(settings))
+            asked = rows.encode_requests(requests, fingerprints, document.prompt_fields, self._settings_keys)
+            row, shown_target, count = first + document.index, rows.encode_target(target), len(requests)
+            crc = compute_joined_checksum(f"{row}\0{fields}\0{shown_target}\0{count}\0{asked}")
+            given.append((row, fields, shown_target, count, asked, crc))
         return self._submit(
             (_INSERT_FACT, facts),
             (_INSERT_TASK, tasks),
             ("INSERT OR REPLACE INTO asked VALUES (?,?,?,?,?,?)", given),
             deferred=deferred,
         )
+
+    def _add_settings(self, settings: Settings) -> tuple[Any, ...]:
+        """Choose a key for settings; return the fact. The key is short, because every request repeats it, unless other
+        settings have it."""
+        digest = settings.digest
+        key = digest[:_SETTINGS_KEY_LENGTH]
+        row = _build_settings_row(key, settings)
+        stored = self.query("SELECT value FROM facts WHERE key = ?", (f"settings:{key}",))
+        if key in self._settings_keys.values() or any(value != row[1] for (value,) in stored):
+            key, row = digest, _build_settings_row(digest, settings)
+        self._settings_keys[digest] = key
+        return row
 
     def _add_task(self, task: str, new: list[tuple[Any, ...]]) -> int:
         """Reserve row ids for a new task; return the first one."""
@@ -180,7 +196,7 @@ class Journal:
     def add_judge_request(self, request: Generate, fingerprint: str, *, judge: str) -> Future[None]:
         """Store a judge request with its prompt and settings."""
         return self._submit(
-            (_INSERT_FACT, [_build_settings_row(request.settings)]),
+            (_INSERT_FACT, [_build_settings_row(request.settings.digest, request.settings)]),
             (rows.INSERT_JUDGE_REQUEST, [rows.build_judge_request_row(request, fingerprint, judge)]),
         )
 
@@ -610,5 +626,5 @@ class Journal:
             raise build_damage_error(self.path, error) from None
 
 
-def _build_settings_row(settings: Settings) -> tuple[Any, ...]:
-    return rows.add_checksum((f"settings:{settings.digest}", json.dumps(dict(settings.values), default=str)))
+def _build_settings_row(key: str, settings: Settings) -> tuple[Any, ...]:
+    return rows.add_checksum((f"settings:{key}", json.dumps(dict(settings.values), default=str)))

@@ -212,11 +212,9 @@ def _decode_usage(known: Mapping[str, Any]) -> Usage | None:
 def _encode_details(response: Response, served: str) -> str | None:
     """Return the details of a response (all but its value) as JSON, or None."""
     usage = response.usage
-    has_no_details = (
-        not response.finish and usage is None and response.seconds is None and response.reasoning is None
-    )
-    if has_no_details and not served and not response.tool_calls:
-        return None
+    has_only_finish = usage is None and response.seconds is None and response.reasoning is None
+    if has_only_finish and not served and not response.tool_calls:
+        return _encode_finish(response.finish) if response.finish else None
     known: dict[str, Any] = {
         "finish": response.finish or None,
         "input_tokens": None if usage is None else int(usage.input_tokens),
@@ -235,23 +233,37 @@ def _encode_details(response: Response, served: str) -> str | None:
         known["truncated_tokens"] = int(usage.truncated_tokens)
     if response.tool_calls:
         known["tool_calls"] = encode_calls(response.tool_calls)
-    return _escape_surrogates(to_json({key: value for key, value in known.items() if value is not None}))
+    return _escape_surrogates(
+        _to_compact_json({key: value for key, value in known.items() if value is not None})
+    )
+
+
+@lru_cache(maxsize=64)
+def _encode_finish(finish: str) -> str:
+    """Return the details of a response that has no others."""
+    return _escape_surrogates(_to_compact_json({"finish": finish}))
 
 
 def encode_requests(
-    requests: Sequence[Request], fingerprints: Sequence[str], prompt_fields: Mapping[str, Any] | None = None
+    requests: Sequence[Request],
+    fingerprints: Sequence[str],
+    prompt_fields: Mapping[str, Any] | None = None,
+    settings_keys: Mapping[str, str] | None = None,
 ) -> str:
     """Return the requests of a document as JSON: each prompt once, then [number, repeat, kind, prompt, argument, fingerprint].
 
     A request with tools or a response format has a seventh item: its index in `options`, where each combination is once.
-    `prompt_fields`: the document after the prompt was built, if the task's code changed it.
+    `prompt_fields`: the document after the prompt was built, if the task's code changed it. `settings_keys`: the texts that
+    stand for the digests of settings. Readers look for `"requests": ` with its space.
     """
     if prompt_fields is not None:
-        text = encode_requests(requests, fingerprints)
-        return f'{text[:-1]}, "prompt_fields": {encode_fields(prompt_fields)}}}'
+        text = encode_requests(requests, fingerprints, None, settings_keys)
+        return f'{text[:-1]},"prompt_fields":{encode_fields(prompt_fields)}}}'
     if len(requests) == 1 and type(request := requests[0]) is Generate and not _has_options(request):
         prompt = _quote(encode_prompt(request.prompt))
-        text = f'{{"prompts": [{prompt}], "requests": [[{request.index}, {request.repeat}, "generate", 0, "{request.settings.digest}", "{fingerprints[0]}"]]}}'
+        digest = request.settings.digest
+        key = digest if settings_keys is None else settings_keys[digest]
+        text = f'{{"prompts":[{prompt}],"requests": [[{request.index},{request.repeat},"generate",0,"{key}","{fingerprints[0]}"]]}}'
         return text if text.isascii() else replace_surrogates(text)
     prompts: list[str] = []
     prompt_indices: dict[str, int] = {}
@@ -265,18 +277,19 @@ def encode_requests(
             if index == len(prompts):
                 prompts.append(_quote(encode_prompt(last)))
         if isinstance(request, Likelihood):
-            fields = f'"likelihood", {index}, {_quote(request.continuation)}'
+            fields = f'"likelihood",{index},{_quote(request.continuation)}'
         elif isinstance(request, Generate):
-            fields = f'"generate", {index}, "{request.settings.digest}"'
+            digest = request.settings.digest
+            fields = f'"generate",{index},"{digest if settings_keys is None else settings_keys[digest]}"'
         else:
-            fields = f'"rolling", {index}, ""'
+            fields = f'"rolling",{index},""'
         more = ""
         if type(request) is Generate and _has_options(request):
-            more = f", {options.setdefault(_encode_options(request), len(options))}"
-        encoded.append(f"[{request.index}, {request.repeat}, {fields}, {_quote(fingerprint)}{more}]")
-    shared = f', "options": [{", ".join(options)}]' if options else ""
+            more = f",{options.setdefault(_encode_options(request), len(options))}"
+        encoded.append(f'[{request.index},{request.repeat},{fields},"{fingerprint}"{more}]')
+    shared = f',"options":[{",".join(options)}]' if options else ""
     return replace_surrogates(
-        f'{{"prompts": [{", ".join(prompts)}], "requests": [{", ".join(encoded)}]{shared}}}'
+        f'{{"prompts":[{",".join(prompts)}],"requests": [{",".join(encoded)}]{shared}}}'
     )
 
 
@@ -337,18 +350,22 @@ def _encode_part(part: Any) -> dict[str, Any]:
     return shown
 
 
-def _build_json_writer() -> Callable[[Any], str]:
+def _build_json_writer(after_key: str = ": ", after_item: str = ", ") -> Callable[[Any], str]:
     """Return a faster `json.dumps(value, ensure_ascii=False)` for small values."""
     make = getattr(json.encoder, "c_make_encoder", None)
-    plain = json.JSONEncoder(ensure_ascii=False, check_circular=False)
+    plain = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(after_item, after_key))
     if make is None:  # Python without the C accelerator
         return plain.encode
-    chunks = make(None, plain.default, json.encoder.encode_basestring, None, ": ", ", ", False, False, True)
+    chunks = make(
+        None, plain.default, json.encoder.encode_basestring, None, after_key, after_item, False, False, True
+    )
     return lambda value: "".join(chunks(value, 0))
 
 
 to_json = _build_json_writer()
 """Encode a JSON-like value."""
+
+_to_compact_json = _build_json_writer(":", ",")
 
 
 _scan_json: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
@@ -389,7 +406,7 @@ def encode_answers(answers: Sequence[Answer]) -> str:
     if len(answers) == 1:
         values = answers[0].values
         if len(values) == 1 and type(value := values[0]) is str:  # the common case
-            text = f"{{{_quote(answers[0].pipeline)}: [{_quote(value)}]}}"
+            text = f"{{{_quote(answers[0].pipeline)}:[{_quote(value)}]}}"
             return text if text.isascii() else _escape_surrogates(text)
     return encode_fields({answer.pipeline: answer.values for answer in answers})
 
@@ -468,7 +485,7 @@ def _encode_verdict(verdict: Verdict) -> str:
 @lru_cache(maxsize=4096)
 def _encode_verdict_prefix(pipeline: str, metric: str, kind: str) -> str:
     """Return the beginning of all verdicts of a metric."""
-    return replace_surrogates(to_json([pipeline, metric, kind]))[:-1] + ","
+    return replace_surrogates(f"[{_quote(pipeline)},{_quote(metric)},{_quote(kind)},")
 
 
 def build_repeat_rows(first: int, repeats: Iterable[RepeatScores]) -> list[tuple[Any, ...]]:

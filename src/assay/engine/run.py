@@ -360,7 +360,7 @@ class _RunStream:
         for fingerprint, outcome in batch:
             for document, index in in_flight.pop(fingerprint):
                 document.outcomes[index] = outcome
-                if (call := self.calls.pop((document.key, index), None)) is not None:
+                if self.calls and (call := self.calls.pop((document.key, index), None)) is not None:
                     if not call.done():
                         call.set_result(outcome)
                     continue

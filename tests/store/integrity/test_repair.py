@@ -23,7 +23,7 @@ from assay.store.integrity.row_checksums import (
 )
 from assay.store.journal.journal import JOURNAL_FILE, Journal
 from assay.store.journal.rows import (
-    build_answered_row,
+    build_answered_rows,
     build_response_row,
     response_from_answered,
     response_from_row,
@@ -96,7 +96,7 @@ def test_a_response_is_intact_until_a_column_changes(response: Response) -> None
     assert is_cache_row_intact(row)
     for at in (0, *([1] if row[1] is not None else [2, 3]), 4, 5, 6, 7):
         assert not is_cache_row_intact((*row[:at], "changed", *row[at + 1 :])), at
-    kept = build_answered_row(1, "ab", response, source="model", at=1.0)[1:]
+    kept = build_answered_rows([(1, "ab", response, "")], source="model", at=1.0)[0][1:]
     assert is_answered_row_intact(kept)
     for at in range(len(kept)):
         assert not is_answered_row_intact((*kept[:at], "changed", *kept[at + 1 :])), at

@@ -11,7 +11,7 @@ from assay.core.records.messages import Audio, Image, Message, Prompt, Text, Vid
 from assay.core.records.requests import Likelihood
 from assay.core.records.responses import LogProbability, Response, Usage
 from assay.store.journal.rows import (
-    build_answered_row,
+    build_answered_rows,
     build_response_row,
     encode_fields,
     encode_prompt,
@@ -35,7 +35,7 @@ RESPONSES = st.builds(
 @given(response=RESPONSES)
 def test_a_response_survives_the_way_into_a_row_and_back(response: Response) -> None:
     assert response_from_row(build_response_row("f", response, source="model", at=1.0)) == response
-    number, *columns = build_answered_row(7, "f", response, source="model", at=1.0)
+    ((number, *columns),) = build_answered_rows([(7, "f", response, "")], source="model", at=1.0)
     assert (number, *columns[4:6]) == (7, "model", 1.0)
     assert response_from_answered(tuple(columns)) == response
 

@@ -22,7 +22,7 @@ from assay.core.records.responses import Failure, Response
 from assay.core.records.tools import ToolAnswer, describe_call_problem
 from assay.core.records.verdicts import Answer, Evidence, Score, Unscored
 from assay.engine.judging.context import JudgeContext
-from assay.engine.open_document import JudgedBatch, OpenDocument
+from assay.engine.open_document import Dialogues, JudgedBatch, OpenDocument
 from assay.engine.planning.records import PlannedTask
 from assay.scoring.generations import MetricCall
 from assay.scoring.pipelines import Pipeline
@@ -67,9 +67,12 @@ def judge_documents(
     agent_ends = {
         document.document.index: end
         for document in complete
-        if (end := _find_agent_end(document)) is not None
+        if document.dialogues is not None and (end := _find_agent_end(document.dialogues)) is not None
     }
     """Documents whose agents were stopped by a limit or a fault: ending and reason."""
+
+    exceptions = truncated.union(unusable, agent_ends)
+    """Documents that may end in another way than by their score."""
 
     defers = context is not None and planned.uses_services
     seeds = random_state if scorer.has_process_results else None
@@ -82,18 +85,19 @@ def judge_documents(
             judged.answers.append(answer)
             if not score:
                 continue
-            if answer.document in truncated:
-                why = explain_missing_answer(_responses(document))
-                scorer.mark_unscored(answer.document, pipeline.name, why)
-                continue
-            ending, why = agent_ends.get(answer.document, ("", ""))
-            if ending in FAULT_ENDS:
-                scorer.mark_unscored(answer.document, pipeline.name, why)
-                continue
-            ending, why = unusable.get(answer.document, ("", ""))
-            if ending == "unparsed-call" and not scorer.has_process_results:
-                scorer.mark_unscored(answer.document, pipeline.name, why)
-                continue
+            if answer.document in exceptions:
+                if answer.document in truncated:
+                    why = explain_missing_answer(_responses(document))
+                    scorer.mark_unscored(answer.document, pipeline.name, why)
+                    continue
+                ending, why = agent_ends.get(answer.document, ("", ""))
+                if ending in FAULT_ENDS:
+                    scorer.mark_unscored(answer.document, pipeline.name, why)
+                    continue
+                ending, why = unusable.get(answer.document, ("", ""))
+                if ending == "unparsed-call" and not scorer.has_process_results:
+                    scorer.mark_unscored(answer.document, pipeline.name, why)
+                    continue
             if defers:
                 deferred.append((document, answer))
             else:
@@ -106,6 +110,12 @@ def judge_documents(
         judge_failed = _judge_concurrently(planned, deferred, scorer, random_state, context)
     for document in complete:
         index = document.document.index
+        if score and index not in exceptions and index not in unscored:
+            responses = _responses(document)
+            ending = classify_ending(responses, found.get(index))
+            why = explain_missing_answer(responses) if ending == "empty" else ""
+            judged.outcomes.append((index, ending, why))
+            continue
         if not score:
             ending = "skipped"
         elif index in truncated:
@@ -114,12 +124,9 @@ def judge_documents(
             ending = agent_ends[index][0]
         elif index in unusable and (index not in unscored or unusable[index][0] == "unparsed-call"):
             ending = unusable[index][0]
-        elif index in unscored:
-            ending = "judge-failed" if index in judge_failed else "unscored"
         else:
-            ending = classify_ending(_responses(document), found.get(index))
-        why = explain_missing_answer(_responses(document)) if ending == "empty" else ""
-        why = agent_ends[index][1] if index in agent_ends else why
+            ending = "judge-failed" if index in judge_failed else "unscored"
+        why = agent_ends[index][1] if index in agent_ends else ""
         why = unusable[index][1] if index in unusable and ending == unusable[index][0] else why
         judged.outcomes.append((index, ending, unscored.get(index, why)))
     return judged
@@ -137,15 +144,12 @@ def _ends_inside_reasoning(document: OpenDocument) -> bool:
     return is_reasoning_truncated(_responses(document))
 
 
-def _find_agent_end(document: OpenDocument) -> tuple[str, str] | None:
+def _find_agent_end(dialogues: Dialogues) -> tuple[str, str] | None:
     """Return the ending and the reason of a document with agents that did not end by themselves; else None.
 
     A fault of the environment or of the user in any repeat counts; a limit counts if all repeats reached one.
     """
-    if document.dialogues is None:
-        return None
-    answers = document.dialogues.answers
-    results = [answer.result for answer in answers if isinstance(answer, AgentAnswer)]
+    results = [answer.result for answer in dialogues.answers if isinstance(answer, AgentAnswer)]
     for repeat, result in enumerate(results):
         if result.is_fault:
             return result.end, f"repeat {repeat}: {result.why}" if len(results) > 1 else result.why

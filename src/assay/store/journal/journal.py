@@ -214,16 +214,26 @@ class Journal:
         known = self._load_response_index()
         for name in self._filter_stored(list(new)):
             del new[name]
-        given, facts, tokens = [], list[tuple[Any, ...]](), []
-        for number, (name, response) in zip(known.add_new(new), new.items(), strict=True):
-            served = response.served and self._server_identity.record(
-                response.served, judge, facts, self.query
-            )
-            given.append(
-                rows.build_answered_row(number, name, response, source=source, at=now, served=served)
-            )
-            if response.tokens is not None:
-                tokens.append(build_tokens_row(number, given[-1][1:5], response.tokens))
+        facts: list[tuple[Any, ...]] = []
+        identify = self._server_identity.record
+        given = rows.build_answered_rows(
+            [
+                (
+                    number,
+                    name,
+                    response,
+                    response.served and identify(response.served, judge, facts, self.query),
+                )
+                for number, (name, response) in zip(known.add_new(new), new.items(), strict=True)
+            ],
+            source=source,
+            at=now,
+        )
+        tokens = [
+            build_tokens_row(row[0], row[1:5], response.tokens)
+            for row, response in zip(given, new.values(), strict=True)
+            if response.tokens is not None
+        ]
         return self._submit(
             (_REPLACE_FACT, facts),
             (rows.INSERT_ANSWERED, given),

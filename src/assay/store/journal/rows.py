@@ -10,6 +10,7 @@ from dataclasses import asdict
 from functools import lru_cache
 from math import isfinite
 from typing import Any, TypeVar
+from zlib import crc32
 
 from assay.core.records.codec import decode, encode, to_plain
 from assay.core.records.messages import Prompt, Text, Video
@@ -18,11 +19,7 @@ from assay.core.records.responses import LogProbability, Response, Usage
 from assay.core.records.tools import ToolCall, ToolResult
 from assay.core.records.verdicts import Answer, Estimate, RepeatScores, Score, Unscored, Verdict
 from assay.core.secrets import redact
-from assay.store.integrity.row_checksums import (
-    compute_checksum,
-    compute_joined_checksum,
-    compute_row_checksum,
-)
+from assay.store.integrity.row_checksums import compute_checksum, compute_row_checksum
 
 __all__ = [
     "DELETE_ANSWERED",
@@ -35,7 +32,7 @@ __all__ = [
     "SELECT_ANSWERED",
     "SELECT_RESPONSE",
     "add_checksum",
-    "build_answered_row",
+    "build_answered_rows",
     "build_fact_row",
     "build_filter_step_rows",
     "build_judge_request_row",
@@ -150,28 +147,30 @@ def _decode_text(stored: str | bytes) -> str:
     return stored.decode("utf-8", "surrogatepass") if isinstance(stored, bytes) else stored
 
 
-def build_answered_row(
-    number: int, fingerprint: str, response: Response, *, source: str, at: float, served: str = ""
-) -> tuple[Any, ...]:
-    """Return the journal row of a response. Details share one column, because most responses have none."""
-    value, details = response.value, _encode_details(response, served)
-    text, total, greedy = None, None, None
-    if isinstance(value, str):
+def build_answered_rows(
+    responses: Iterable[tuple[int, str, Response, str]], *, source: str, at: float
+) -> list[tuple[Any, ...]]:
+    """Return the journal rows of responses, given as (row number, fingerprint, response, server identity).
+
+    Details share one column, because most responses have none.
+    """
+    shared = f"{source}\0{at}"
+    built: list[tuple[Any, ...]] = []
+    for number, fingerprint, response, served in responses:
+        value, details = response.value, _encode_details(response, served)
+        if not isinstance(value, str):
+            total = value.total if value.total == value.total else None  # SQLite stores NaN as NULL
+            greedy = int(value.greedy)
+            crc = crc32(f"{fingerprint}\0None\0{total}\0{greedy}\0{shared}\0{details}".encode())
+            built.append((number, fingerprint, None, total, greedy, source, at, details, crc))
+            continue
         text = value if value.isascii() else _encode_text(value)
         if type(text) is bytes:
             crc = compute_row_checksum(fingerprint, text, None, None, source, at, details)
-            return (number, fingerprint, text, None, None, source, at, details, crc)
-    else:
-        total = value.total if value.total == value.total else None  # SQLite stores NaN as NULL
-        greedy = int(value.greedy)
-    crc = compute_joined_checksum(
-        f"{fingerprint}\0{text!s}\0{total}\0{greedy}\0{source}\0{_format_time(at)}\0{details}"
-    )
-    return (number, fingerprint, text, total, greedy, source, at, details, crc)
-
-
-_format_time = lru_cache(maxsize=8)(str)
-"""Format a time; the responses of a batch have the same one."""
+        else:
+            crc = crc32(f"{fingerprint}\0{text!s}\0None\0None\0{shared}\0{details}".encode())
+        built.append((number, fingerprint, text, None, None, source, at, details, crc))
+    return built
 
 
 def response_from_answered(row: tuple[Any, ...]) -> Response:

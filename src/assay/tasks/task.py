@@ -23,7 +23,7 @@ from assay.tasks.data.rows import Split
 from assay.tasks.dialogues import open_dialogue, request_settings
 from assay.tasks.documents import RenderingOptions, TaskDocuments
 from assay.tasks.files.helper_functions import compatibility_layers
-from assay.tasks.prompts.fewshot_pool import FewshotExamples
+from assay.tasks.prompts.fewshot_pool import ExampleSource, FewshotExamples
 from assay.tasks.prompts.field_compilers import compile_field, compile_media, compile_text, copy_fields
 from assay.tasks.prompts.media_parts import to_audio_part, to_image_part
 from assay.tasks.prompts.tool_prompts import write_tools_as_text
@@ -37,17 +37,23 @@ Fields = Mapping[str, Any]
 class RenderingPass:
     """One pass over the documents of a task, in order. Holds the state of few-shot sampling."""
 
-    def __init__(self, task: Task, examples: Callable[[Fields], list[Turn]]) -> None:
+    def __init__(self, task: Task, examples: ExampleSource) -> None:
         self._task = task
-        self._draw_examples = examples
+        self._draw_examples = examples.draw
+        self._prefetch_examples = examples.prefetch
         self._render: Callable[[Document], tuple[Request, ...]] | None = None
         self._next = 0 if task.rendering.draws_for_all else None
         """The document after the last one, if documents that are left out draw few-shot examples."""
         self._changed_fields: Fields | None = None
 
+    def prefetch(self, documents: int) -> None:
+        """Read the few-shot examples of this many following documents together."""
+        self._prefetch_examples(documents)
+
     def render_requests(self, document: Document) -> tuple[Request, ...]:
         """Render the requests of a document."""
-        self._skip_to(document)
+        if self._next is not None:
+            self._skip_to(document)
         if (
             self._render is None
         ):  # created here, so that an error in a field fails the document and not the run

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.core.errors import TaskError
+from assay.tasks.data.local_files import JsonLines
+from assay.tasks.data.rows import Rows
 from assay.tasks.prompts import fewshot_pool
 from assay.tasks.prompts.fewshot_pool import FewshotSampler, cache_examples
 from assay.tasks.prompts.turns import Turn
@@ -26,7 +30,7 @@ def test_an_example_is_written_once_however_often_it_is_drawn() -> None:
         written.append(at)
         return [Turn("user", str(at))]
 
-    turns = cache_examples(make)
+    turns = cache_examples(make, {})
     assert [turn.content for turn in turns([3, 1]) + turns([1, 3, 2])] == ["3", "1", "1", "3", "2"]
     assert written == [3, 1, 2]
 
@@ -39,10 +43,70 @@ def test_of_a_huge_pool_only_some_examples_are_kept(monkeypatch: pytest.MonkeyPa
         written.append(at)
         return [Turn("user", str(at))]
 
-    turns = cache_examples(make)
+    turns = cache_examples(make, {})
     for _ in range(2):
         assert [turn.content for turn in turns([5, 6, 7])] == ["5", "6", "7"]
     assert written == [5, 6, 7, 7]
+
+
+@pytest.mark.parametrize("sampler", ["pick", "pick_like_lmms_eval"])
+@given(
+    seed=st.integers(0, 2**32),
+    values=st.lists(st.integers(0, 3), min_size=4, max_size=12),
+    count=st.integers(1, 3),
+    chunk=st.integers(1, 5),
+)
+def test_examples_drawn_ahead_are_those_drawn_one_by_one(
+    sampler: str, seed: int, values: list[int], count: int, chunk: int
+) -> None:
+    pool = Rows([{"n": value} for value in values])  # rows that are equal to the document are drawn again
+
+    def draw(*, ahead: bool) -> list[list[int]]:
+        own = FewshotSampler("default", pool, seed)
+        found = []
+        for number, row in enumerate(pool):
+            if ahead and number % chunk == 0:
+                own.prefetch(count + 1, chunk, ())
+            if sampler == "pick":
+                try:
+                    found.append(own.pick(count, row))
+                except TaskError:
+                    found.append([])
+            else:
+                found.append(own.pick_like_lmms_eval(count, row, one_more=True))
+        return found
+
+    assert draw(ahead=True) == draw(ahead=False)
+
+
+@pytest.mark.parametrize("form", ["lines", "table"])
+def test_rows_of_a_large_pool_are_read_together(
+    tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"n": number} for number in range(300)]
+    if form == "lines":
+        file = tmp_path / "pool.jsonl"
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+        lines = JsonLines(file)
+        pool: Any = Rows.wrap(lines, columns=lines.columns)
+        monkeypatch.setattr(JsonLines, "__getitem__", None)
+    else:
+        datasets = pytest.importorskip("datasets")
+        pool = datasets.Dataset.from_list(rows)
+        monkeypatch.setattr(type(pool), "__getitem__", _refuse_single_rows(type(pool).__getitem__))
+    sampler = FewshotSampler("default", pool, 7)
+    sampler.prefetch(5, 20, ())
+    for _ in range(20):
+        drawn = sampler.pick(5)
+        assert [sampler.get_row(index)["n"] for index in drawn] == drawn
+
+
+def _refuse_single_rows(get: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def get_some(rows: Any, key: Any) -> Any:
+        assert not isinstance(key, int)
+        return get(rows, key)
+
+    return get_some
 
 
 # --- sampling --------------------------------------------------------------------------------------

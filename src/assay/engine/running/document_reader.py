@@ -74,6 +74,7 @@ def _read_pass(
         chosen = batch if selected is None else [one for one in batch if one.index in selected]
         unfinished = {one.index for one in chosen if not is_resumed or one.index not in finished}
         with nullcontext() if random_state is None else random_state.continue_rendering():
+            rendering.prefetch(len(batch))
             chunk = [
                 render_document(planned, rendering, document, digest)
                 for document in batch

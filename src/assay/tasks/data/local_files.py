@@ -214,6 +214,27 @@ class JsonLines(Sequence[Mapping[str, Any]]):
         row = _parse_plain_row(line) if position else None
         return self._parse_row(line, position + 1, self._starts[position]) if row is None else row
 
+    @property
+    def mean_row_bytes(self) -> float:
+        """The mean length of a line."""
+        return self._stamp[0] / max(1, len(self))
+
+    def read_rows(self, positions: Sequence[int]) -> list[Mapping[str, Any]]:
+        """Read rows at ascending positions. Their lines are often in the same block of the file."""
+        with self._open() as file:
+            self._check_unchanged(file)
+            rows = []
+            for position in positions:
+                file.seek(self._starts[position])
+                line = file.readline()
+                row = _parse_plain_row(line) if position else None
+                if row is None:
+                    row = self._parse_row(line, position + 1, self._starts[position])
+                assert row is not None  # only lines with a row have a position
+                rows.append(row)
+            self._check_unchanged(file)
+        return rows
+
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
         with self._open() as file:
             self._check_unchanged(file)

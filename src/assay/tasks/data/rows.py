@@ -10,9 +10,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from itertools import accumulate, chain, islice
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
-__all__ = ["ConcatenatedRows", "Rows", "Split", "iterate_rows"]
+__all__ = ["ConcatenatedRows", "Rows", "Split", "iterate_rows", "read_rows"]
+
+_MAX_BATCH_ROWS = 256
+_MAX_BATCH_BYTES = 4_000_000
+"""Limit of one batch, because rows may be long."""
 
 
 class Split(Protocol):
@@ -23,6 +27,15 @@ class Split(Protocol):
     def __len__(self) -> int: ...
     def __getitem__(self, index: int) -> Any: ...
     def __iter__(self) -> Iterator[Any]: ...
+
+
+@runtime_checkable
+class SupportsReading(Protocol):
+    """Rows that are faster to read together."""
+
+    @property
+    def mean_row_bytes(self) -> float: ...
+    def read_rows(self, positions: Sequence[int]) -> list[Mapping[str, Any]]: ...
 
 
 class Rows(Sequence[dict[str, Any]]):
@@ -81,6 +94,16 @@ class Rows(Sequence[dict[str, Any]]):
         """Iterate over the rows without copying them. The caller must not change them."""
         return map(self._fill_columns, self._rows)
 
+    def read_shared(self, positions: Sequence[int]) -> list[Mapping[str, Any]]:
+        """Return the rows at the first of some ascending positions, without copying them. The caller must not change them.
+
+        Rows of a file are read together; rows in memory need not be.
+        """
+        if not isinstance(self._rows, SupportsReading):
+            return []
+        count = int(_MAX_BATCH_BYTES / max(1.0, self._rows.mean_row_bytes))
+        return [self._fill_columns(row) for row in self._rows.read_rows(positions[:count])]
+
     @property
     def column_names(self) -> list[str]:
         return list(self.features)
@@ -123,11 +146,6 @@ class ConcatenatedRows(Sequence[Mapping[str, Any]]):
         return chain.from_iterable(self._parts)
 
 
-_MAX_BATCH_ROWS = 256
-_MAX_BATCH_BYTES = 4_000_000
-"""Limit of one batch, because rows may be long."""
-
-
 def iterate_rows(rows: Any, start: int = 0, stop: int | None = None) -> Iterator[Mapping[str, Any]]:
     """Iterate over a range of rows without copying them. The caller must not change them."""
     if isinstance(rows, Rows):
@@ -135,6 +153,21 @@ def iterate_rows(rows: Any, start: int = 0, stop: int | None = None) -> Iterator
     if _is_plain_table(rows):
         return _iterate_batches(rows, start, len(rows) if stop is None else min(stop, len(rows)))
     return islice(iter(rows), start, stop)
+
+
+def read_rows(rows: Any, positions: Iterable[int]) -> dict[int, Mapping[str, Any]]:
+    """Return rows at some of these positions: those that are faster to read together, within a limit of memory.
+
+    The caller must not change them.
+    """
+    wanted = sorted(set(positions))
+    found: Sequence[Mapping[str, Any]] = ()
+    if isinstance(rows, Rows):
+        found = rows.read_shared(wanted)
+    elif wanted and _is_plain_table(rows):
+        count = max(1, _MAX_BATCH_BYTES * len(rows) // max(1, rows.data.nbytes))
+        found = rows.with_format("arrow")[wanted[:count]].to_pylist()
+    return dict(zip(wanted, found, strict=False))
 
 
 def _is_plain_table(rows: Any) -> bool:

@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import Any
 
 from assay.core.errors import TaskError
-from assay.tasks.data.rows import Rows, iterate_rows
+from assay.tasks.data.rows import Rows, iterate_rows, read_rows
 from assay.tasks.documents import TaskDocuments
 from assay.tasks.prompts.field_compilers import compile_choices, compile_field, copy_fields
 from assay.tasks.prompts.turns import Turn, build_question_turns
 
-__all__ = ["FewshotExamples", "FewshotSampler"]
+__all__ = ["ExampleSource", "FewshotExamples", "FewshotSampler"]
 
 Fields = Mapping[str, Any]
 
 _MAX_LOADED_ROWS = 20_000
 """The largest `datasets` split that is read into memory. Its rows are slow to read one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleSource:
+    """The examples of documents, in document order: a function from the fields of a document to turns."""
+
+    draw: Callable[[Fields], list[Turn]]
+    prefetch: Callable[[int], None] = lambda documents: None
+    """Reads the examples of this many following documents together. The examples stay the same."""
+
+    def __call__(self, fields: Fields) -> list[Turn]:
+        return self.draw(fields)
 
 
 class FewshotExamples:
@@ -28,10 +43,10 @@ class FewshotExamples:
     def __init__(self, task: TaskDocuments) -> None:
         self._task = task
 
-    def start_sampling(self) -> Callable[[Fields], list[Turn]]:
+    def start_sampling(self) -> ExampleSource:
         """Return a function from a document to the turns of its examples. Each pass has a new sampler."""
         if self._task.num_fewshot == 0 or self._task.spec.output_type.scores_whole_text:
-            return lambda fields: []
+            return ExampleSource(lambda fields: [])
         spec, own = self._task.spec, self._task.spec.fewshot
         if not isinstance(own.sampler, str):
             raise TaskError(
@@ -42,23 +57,33 @@ class FewshotExamples:
         sampler = FewshotSampler(
             own.sampler, self.pool, self._task.rendering.fewshot_seed, where=spec.place("fewshot_config")
         )
-        render_examples = cache_examples(self._render_example)
+        rendered: dict[int, list[Turn]] = {}
+        render_examples = cache_examples(lambda index: self._render_example(sampler.get_row(index)), rendered)
         if order := self._task.rendering.fewshot_order:
             render_examples = reorder_examples(render_examples, order)
         own_split = (own.split or spec.fewshot_split) == spec.test_split
+        count = self._task.num_fewshot
+        is_compared = own_split or spec.dialect.may_draw_fewer_examples
+
+        def prefetch(documents: int) -> None:
+            sampler.prefetch(count + own_split, documents, () if is_compared else rendered)
+
         if spec.dialect.may_draw_fewer_examples:
-            count, nothing = self._task.num_fewshot, [Turn("user", "", spec.fewshot_delimiter)]
-            return lambda fields: (
-                render_examples(
-                    sampler.pick_like_lmms_eval(count, self._task.text_fields(fields), one_more=own_split)
-                )
-                or nothing
+            nothing = [Turn("user", "", spec.fewshot_delimiter)]
+            return ExampleSource(
+                lambda fields: (
+                    render_examples(
+                        sampler.pick_like_lmms_eval(count, self._task.text_fields(fields), one_more=own_split)
+                    )
+                    or nothing
+                ),
+                prefetch,
             )
         if sampler.fixed and not own_split:
-            turns = render_examples(sampler.pick(self._task.num_fewshot))
-            return lambda fields: turns
-        return lambda fields: render_examples(
-            sampler.pick(self._task.num_fewshot, fields if own_split else None)
+            turns = render_examples(sampler.pick(count))
+            return ExampleSource(lambda fields: turns)
+        return ExampleSource(
+            lambda fields: render_examples(sampler.pick(count, fields if own_split else None)), prefetch
         )
 
     @cached_property
@@ -99,8 +124,8 @@ class FewshotExamples:
         )
         return text, target, choices, prefix
 
-    def _render_example(self, index: int) -> list[Turn]:
-        fields = copy_fields(self.pool[index])
+    def _render_example(self, row: Fields) -> list[Turn]:
+        fields = copy_fields(row)
         text, target, choices_function, prefix = self.compilers
         own, spec = self._task.spec.fewshot, self._task.spec
         choices = choices_function(fields) if choices_function else None
@@ -142,6 +167,49 @@ class FewshotSampler:
         self.pool = pool
         self._where = where
         self._random = random.Random(seed)
+        self._ahead: deque[list[int]] = deque()
+        """Positions drawn for the next documents."""
+
+        self._state_before: Any = None
+        self._taken = 0
+        """The state of the generator before it drew ahead, and how many documents were served since."""
+
+        self._rows: Mapping[int, Fields] = {}
+        """Rows of the pool that are read already."""
+
+    def prefetch(self, wanted: int, documents: int, known: Container[int]) -> None:
+        """Draw the examples of the next documents, and read their rows together unless they are known."""
+        if self.fixed or wanted > len(self.pool):
+            return
+        if not self._ahead:
+            self._state_before, self._taken = self._random.getstate(), 0
+        everything = range(len(self.pool))
+        for _ in range(documents - len(self._ahead)):
+            self._ahead.append(self._random.sample(everything, wanted))
+        self._rows = {}
+        with suppress(Exception):  # reported by the document that needs the row
+            self._rows = read_rows(
+                self.pool, {index for drawn in self._ahead for index in drawn if index not in known}
+            )
+
+    def get_row(self, index: int) -> Fields:
+        """Return a row of the pool. The caller must not change it."""
+        row = self._rows.get(index)
+        return self.pool[index] if row is None else row
+
+    def _draw(self, wanted: int) -> list[int]:
+        if self._ahead:
+            self._taken += 1
+            return self._ahead.popleft()
+        return self._random.sample(range(len(self.pool)), wanted)
+
+    def _forget_ahead(self, wanted: int) -> None:
+        """Return the generator to the state in which it is without a prefetch."""
+        if self._ahead:
+            self._ahead.clear()
+            self._random.setstate(self._state_before)
+            for _ in range(self._taken):
+                self._random.sample(range(len(self.pool)), wanted)
 
     def pick(self, count: int, document: Fields | None = None) -> list[int]:
         """Return the positions of `count` examples."""
@@ -164,8 +232,8 @@ class FewshotSampler:
         wanted = count + one_more
         if wanted > len(self.pool):
             raise self._pool_error(wanted, len(self.pool))
-        drawn = list(range(wanted)) if self.fixed else self._random.sample(range(len(self.pool)), wanted)
-        return [index for index in drawn if self.pool[index] != document][:count]
+        drawn = list(range(wanted)) if self.fixed else self._draw(wanted)
+        return [index for index in drawn if self.get_row(index) != document][:count]
 
     def _pick_first(self, count: int, document: Fields | None) -> list[int]:
         if document is None:
@@ -178,11 +246,12 @@ class FewshotSampler:
         wanted = count if document is None else count + 1
         if wanted > len(everything):
             return list(everything)[:count] if document is None and count == len(everything) else []
-        drawn = self._random.sample(everything, wanted)
+        drawn = self._draw(wanted)
         if not document:
             return drawn
-        kept = [index for index in drawn if self.pool[index] != document][:count]
+        kept = [index for index in drawn if self.get_row(index) != document][:count]
         if len(kept) < count:
+            self._forget_ahead(wanted)
             others = [index for index in everything if self.pool[index] != document]
             kept = self._random.sample(others, count) if count <= len(others) else others
         return kept
@@ -192,9 +261,10 @@ _MAX_CACHED_EXAMPLES = 50_000
 """Limit of cached examples, about 20 MB."""
 
 
-def cache_examples(render: Callable[[int], list[Turn]]) -> Callable[[Iterable[int]], list[Turn]]:
+def cache_examples(
+    render: Callable[[int], list[Turn]], cache: dict[int, list[Turn]]
+) -> Callable[[Iterable[int]], list[Turn]]:
     """Return a function that renders each example once. In a huge pool, only the first drawn examples are cached."""
-    cache: dict[int, list[Turn]] = {}
 
     def turns(positions: Iterable[int]) -> list[Turn]:
         collected: list[Turn] = []

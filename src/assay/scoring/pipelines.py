@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -166,12 +166,19 @@ def _build_step(step: FilterStep, dialect: Dialect) -> PipelineStep:
     return PipelineStep(factory=make, arguments=step.arguments, where=step.where, name=name)
 
 
+def _has_no_constructor(make: Any) -> bool:
+    """Whether a class accepts no arguments. `inspect` finds that out too, but tokenizes the signature of `object`."""
+    return type(make) is type and make.__init__ is object.__init__ and make.__new__ is object.__new__
+
+
 def _check_arguments(make: Callable[..., Filter], name: str, step: FilterStep) -> None:
     """Report every argument that the constructor does not accept, and every one that is missing, without calling it."""
-    try:
-        parameters = inspect.signature(make).parameters.values()
-    except (TypeError, ValueError):  # implemented in C, without a signature
-        return
+    parameters: Collection[inspect.Parameter] = ()
+    if not _has_no_constructor(make):
+        try:
+            parameters = inspect.signature(make).parameters.values()
+        except (TypeError, ValueError):  # implemented in C, without a signature
+            return
     kinds = inspect.Parameter
     if any(one.kind is kinds.POSITIONAL_ONLY and one.default is kinds.empty for one in parameters):
         raise TaskError(

@@ -26,12 +26,19 @@ def run_coroutine(work: Coroutine[Any, Any, T]) -> T:
     """`asyncio.run` that also works inside a notebook, whose loop already runs in this thread."""
     outer = asyncio._get_running_loop()
     asyncio._set_running_loop(None)
+    results: list[T] = []
+
+    async def collect() -> None:
+        # Not the result of the task: `asyncio.run` builds the repr of its task, and that of a run loads the viewer.
+        results.append(await work)
+
     try:
-        return asyncio.run(work)
+        asyncio.run(collect())
     finally:
         asyncio._set_running_loop(outer)
         if outer is not None:
             asyncio.set_event_loop(outer)
+    return results[0]
 
 
 def run_without_user_code(work: Callable[[Executor], Coroutine[Any, Any, T]]) -> T:

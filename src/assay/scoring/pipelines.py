@@ -168,7 +168,9 @@ def _build_step(step: FilterStep, dialect: Dialect) -> PipelineStep:
 
 def _has_no_constructor(make: Any) -> bool:
     """Whether a class accepts no arguments. `inspect` finds that out too, but tokenizes the signature of `object`."""
-    return type(make) is type and make.__init__ is object.__init__ and make.__new__ is object.__new__
+    return type(make) is type and all(
+        getattr(make, name) is getattr(object, name) for name in ("__init__", "__new__")
+    )
 
 
 def _check_arguments(make: Callable[..., Filter], name: str, step: FilterStep) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.core.errors import DatasetError
-from assay.tasks.data.local_files import JsonLines
+from assay.tasks.data.local_files import JsonLines, read_files
 from assay.tasks.data.rows import ConcatenatedRows, Rows
 
 ROWS = [{"a": 1}, {"b": "é\u2028x"}, {"a": None, "c": [1, {"d": "\n"}]}]
@@ -90,3 +90,20 @@ def test_joined_rows_are_found_across_their_parts() -> None:
     assert [row["a"] for row in joined] == [row["a"] for row in joined[0:]] == [0, 1, 2]
     with pytest.raises(IndexError):
         joined[3]
+
+
+def test_selected_rows_of_a_file_stay_in_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text(
+        "".join(json.dumps({"n": number, "list": [number]}) + "\n" for number in range(1000)), "utf-8"
+    )
+    rows = read_files([str(file)]).deep_copy()
+    odd = rows.filter(lambda row: row["n"] % 2)
+    few = odd.select([2, 0, -1])
+    assert [len(odd), odd[3]["n"], odd[-1]["n"], len(list(odd))] == [500, 7, 999, 500]
+    assert [row["n"] for row in few] == [5, 1, 999]
+    assert [row["n"] for row in odd[1:4]] == [3, 5, 7]
+    odd[0]["list"].append("changed")
+    assert odd[0]["list"] == rows[1]["list"] == [1]
+    with pytest.raises(IndexError):
+        rows.select([1000])

@@ -6,6 +6,7 @@ each. If no column needs decoding, Arrow builds a few hundred rows at once in a 
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -35,6 +36,7 @@ class SupportsReading(Protocol):
 
     @property
     def mean_row_bytes(self) -> float: ...
+    def __len__(self) -> int: ...
     def read_rows(self, positions: Sequence[int]) -> list[Mapping[str, Any]]: ...
 
 
@@ -87,7 +89,10 @@ class Rows(Sequence[dict[str, Any]]):
         return (dict(row) for row in self.iterate_shared())
 
     def deep_copy(self) -> Rows:
-        """Copy the rows, so that task code may change them. Rows read from a file are shared between runs."""
+        """Copy the rows, so that task code may change them. Rows in memory are shared between runs; rows that are read
+        from a file on demand are new objects every time."""
+        if isinstance(self._rows, SupportsReading):
+            return Rows.wrap(self._rows, columns=self.features)
         return Rows(deepcopy(list(self._rows)), columns=self.features)
 
     def iterate_shared(self) -> Iterator[Mapping[str, Any]]:
@@ -114,11 +119,46 @@ class Rows(Sequence[dict[str, Any]]):
 
     def filter(self, function: Callable[[dict[str, Any]], Any]) -> Rows:
         """Keep the rows for which the function returns a true value."""
+        if isinstance(self._rows, SupportsReading):
+            return self.select(index for index, row in enumerate(self) if function(row))
         return Rows((row for row in self if function(row)), columns=self.features)
 
     def select(self, indices: Iterable[int]) -> Rows:
         """Return the rows at these positions, in this order."""
+        if isinstance(self._rows, SupportsReading):
+            return Rows.wrap(SelectedRows(self._rows, indices), columns=self.features)
         return Rows((self._rows[index] for index in indices), columns=self.features)
+
+
+class SelectedRows(Sequence[Mapping[str, Any]]):
+    """Some rows of a file, which are read on demand."""
+
+    def __init__(self, rows: SupportsReading, positions: Iterable[int]) -> None:
+        everything = range(len(rows))
+        self._rows = rows
+        self._positions = array("Q", (everything[position] for position in positions))
+
+    @property
+    def mean_row_bytes(self) -> float:
+        """The mean length of a row in the file."""
+        return self._rows.mean_row_bytes
+
+    def read_rows(self, positions: Sequence[int]) -> list[Mapping[str, Any]]:
+        """Read rows together."""
+        return self._rows.read_rows([self._positions[position] for position in positions])
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return self.read_rows(range(*index.indices(len(self))))
+        return self.read_rows([range(len(self))[index]])[0]
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        size = max(1, min(_MAX_BATCH_ROWS, int(_MAX_BATCH_BYTES / max(1.0, self.mean_row_bytes))))
+        for start in range(0, len(self), size):
+            yield from self.read_rows(range(start, min(start + size, len(self))))
 
 
 class ConcatenatedRows(Sequence[Mapping[str, Any]]):

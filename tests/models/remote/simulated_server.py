@@ -42,6 +42,9 @@ class SimulatedServer:
         self.rejection: CallResult = "busy"
         self.retry_after_s: float | None = None
         self.failure_rate = 0.0
+        self.timer_delay_s = 0.0
+        """How late the timers of the event loop are."""
+
         self.queues = False
         self.active = 0
         self.answers: list[float] = []
@@ -60,7 +63,7 @@ class SimulatedServer:
         self._number += 1
         state = {"cancelled": False}
         run = lambda: None if state["cancelled"] else callback()  # noqa: E731
-        heapq.heappush(self._events, (self.now + delay, self._number, run))
+        heapq.heappush(self._events, (self.now + delay + self.timer_delay_s, self._number, run))
         return SimpleNamespace(cancel=lambda: state.update(cancelled=True))
 
     def receive(self, call: _Call) -> None:

@@ -150,18 +150,24 @@ def test_failures_at_random_do_not_lower_the_limit_permanently(monkeypatch: pyte
     assert server.measure_rate(5, 20) > 0.3 * 64 / 0.05
 
 
-def test_a_rate_limit_is_learned_from_rejections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two hundred calls in each period of two seconds, and no `Retry-After`."""
+@pytest.mark.parametrize(("period_s", "limit"), [(2, 200), (2, 20), (10, 500)])
+@pytest.mark.parametrize("timer_delay_s", [0.0, 0.008], ids=["idle", "busy event loop"])
+def test_a_rate_limit_is_learned_from_rejections(
+    monkeypatch: pytest.MonkeyPatch, period_s: int, limit: int, timer_delay_s: float
+) -> None:
+    """The server accepts `limit` calls in each period, and rejects the others without `Retry-After`."""
     server = SimulatedServer(monkeypatch, lambda _: 0)
+    server.timer_delay_s = timer_delay_s
 
     def count_left(elapsed: float) -> int:
-        begin = server.began + 2 * (elapsed // 2)
-        accepted = sum(one - 0.05 >= begin for one in server.answers[-400:]) + server.active
-        return server.active + 1 if accepted < 200 else 0
+        begin = server.began + period_s * (elapsed // period_s)
+        sent = [one - 0.05 - timer_delay_s for one in server.answers[-2 * limit :]]
+        accepted = sum(one >= begin for one in sent) + server.active
+        return server.active + 1 if accepted < limit else 0
 
     server.limit = count_left
-    server.serve(ConcurrencyLimiter(1024), 60)
-    assert server.measure_rate(6, 60) > 85
+    server.serve(ConcurrencyLimiter(1024), 20 * period_s)
+    assert server.measure_rate(period_s, 20 * period_s) > 0.95 * limit / period_s
     assert server.rejected < 0.3 * len(server.answers)
 
 

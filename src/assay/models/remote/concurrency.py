@@ -60,6 +60,7 @@ _REJECTIONS_OF_A_RATE_LIMIT = 3
 """If the server rejects this many calls that were sent after a rejection, all but fewer than this, it limits their rate."""
 
 _FIRST_PAUSE_S = 0.1
+_PAUSE_GROWTH = 1.5
 _MAX_LEARNED_PAUSE_S = 5.0
 _MAX_LEARNED_AGE_S = 60.0
 """A learned rate is dropped after this time without a rejection."""
@@ -70,7 +71,11 @@ _MIN_ACCEPTED_SHARE = 0.75
 """Above its limit a server rejects most calls, because rejected ones are replaced at once."""
 
 _RATE_GROWTH_PER_S = 0.02
-"""How fast a learned rate is raised while the server rejects nothing."""
+_MAX_RATE_GROWTH_PER_S = 0.2
+"""How fast a learned rate is raised while the server rejects nothing; the growth itself grows with the seconds since the last rejection."""
+
+_LEARNED_BURST_S = 0.1
+"""Calls of this time can be sent at once with a learned rate, because timers and a busy event loop are late."""
 
 _WINDOW_S = 60.0
 _WINDOW_MARGIN_S = 0.5
@@ -163,10 +168,12 @@ class RateLimit:
 
         self._paused_until = 0.0
         self._accepted = 0
-        self._accepting_s = 0.0
-        """How long it took to answer them; longer breaks between two answers do not count."""
+        """Calls that the server accepted since it last accepted calls again after rejections."""
 
-        self._accepted_at = 0.0
+        self._elapsed_s = 0.0
+        """How long that took, up to the last reply; longer breaks between two replies do not count."""
+
+        self._replied_at = 0.0
         self._rejected_at = 0.0
         self._pauses = 0
         """Pauses in a row that were too short."""
@@ -182,29 +189,46 @@ class RateLimit:
         """Send no calls for this many seconds."""
         self._paused_until = max(self._paused_until, time.monotonic() + seconds)
 
-    def count_accepted(self) -> None:
-        """Count a call that the server accepted; try a higher rate than the learned one."""
+    def count_accepted(self, seconds: float = 0.0) -> None:
+        """Count a call that the server accepted and answered in so many seconds; try a higher rate than the learned one."""
         now = time.monotonic()
+        if self._pauses and now - seconds >= self._rejected_at:  # sent after the rejections, not before them
+            self._learn_rate()
+            self._accepted, self._elapsed_s, self._pauses = 0, 0.0, 0
+        else:
+            self._count_time(now)
+        self._replied_at = now
         self._accepted += 1
-        self._accepting_s += min(now - self._accepted_at, _MAX_LEARNED_PAUSE_S)
-        self._accepted_at = now
-        self._pauses = 0
         if self.learned is not None:
-            self.learned.rate += _RATE_GROWTH_PER_S  # per call, so in one second by this share of the rate
-            if now - self._rejected_at > _MAX_LEARNED_AGE_S:
+            age_s = now - self._rejected_at
+            growth = min(_RATE_GROWTH_PER_S * max(age_s, 1.0), _MAX_RATE_GROWTH_PER_S)
+            self.learned.rate += growth  # per call, so in one second by this share of the rate
+            if age_s > _MAX_LEARNED_AGE_S:
                 self.learned = None
 
     def slow_down(self) -> None:
-        """Pause after rejections that do not say how long, and learn the rate: what was accepted since the last ones."""
+        """Pause after rejections that do not say how long, and learn the rate.
+
+        A server that counts calls in periods accepts none until its period ends. So the rate is what it accepted, divided by
+        the time until the last rejection. The pause after this rejection does not count: it can be longer than necessary.
+        """
         now = time.monotonic()
-        self.pause(min(_FIRST_PAUSE_S * 2.0**self._pauses, _MAX_LEARNED_PAUSE_S))
+        self.pause(min(_FIRST_PAUSE_S * _PAUSE_GROWTH**self._pauses, _MAX_LEARNED_PAUSE_S))
+        self._count_time(now)
+        if not self._pauses and self._rejected_at:
+            self._learn_rate()
         self._pauses += 1
-        elapsed_s = self._accepting_s + min(now - self._accepted_at, _MAX_LEARNED_PAUSE_S)
-        if self._rejected_at and self._accepted and elapsed_s > 1.0:
-            rate = max(self._accepted / elapsed_s, 1 / _MAX_LEARNED_PAUSE_S)
-            self.learned = TokenBucket(rate, capacity=1.0)
-        if self._accepted or not self._rejected_at:
-            self._rejected_at, self._accepted, self._accepting_s, self._accepted_at = now, 0, 0.0, now
+        self._rejected_at = now
+
+    def _count_time(self, now: float) -> None:
+        if self._replied_at:
+            self._elapsed_s += min(now - self._replied_at, 2 * _MAX_LEARNED_PAUSE_S)
+        self._replied_at = now
+
+    def _learn_rate(self) -> None:
+        if self._accepted and self._elapsed_s > 1.0:
+            rate = max(self._accepted / self._elapsed_s, 1 / _MAX_LEARNED_PAUSE_S)
+            self.learned = TokenBucket(rate, capacity=max(1.0, rate * _LEARNED_BURST_S))
 
     @property
     def pause_s(self) -> float:
@@ -493,7 +517,7 @@ class ConcurrencyLimiter:
         if self.limit < self._proven_limit and self._accepted_in_a_row >= self.limit:
             self.limit = self._proven_limit
             self._accepted_in_a_row = 0
-        self.rate_limit.count_accepted()
+        self.rate_limit.count_accepted(seconds)
         if self._streak is not None and ticket >= self._streak.first_ticket:
             self._streak = None
         if ticket == self._epoch and self._limit_after_pause:

@@ -47,7 +47,7 @@ _UNREACHABLE_LIMIT_S = 120.0
 """The run stops when the server is unreachable for this long."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CallOutcome(Generic[T]):
     """The result of a successful call."""
 
@@ -134,8 +134,8 @@ class Endpoint:
 
     def _count_tokens(self, value: Any) -> None:
         """Add the tokens of a reply, with the names of OpenAI or Anthropic."""
-        usage = value.get("usage") if isinstance(value, Mapping) else None
-        if not isinstance(usage, Mapping):
+        usage = value.get("usage") if isinstance(value, (dict, Mapping)) else None
+        if not isinstance(usage, (dict, Mapping)):
             return
         read = usage.get("prompt_tokens", usage.get("input_tokens"))
         written = usage.get("completion_tokens", usage.get("output_tokens"))

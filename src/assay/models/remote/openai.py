@@ -60,6 +60,7 @@ class OpenAIModel:
         self._writer = PayloadWriter(self._options, self._capabilities, self._media)
         self._endpoint: Endpoint | None = None
         self._gives_tokens = False
+        self._traits: tuple[ServerCapabilities, Traits] | None = None
 
     def give_tokens(self) -> None:
         """Request the log-probability of every token, if the server supports it."""
@@ -87,6 +88,13 @@ class OpenAIModel:
     @property
     def traits(self) -> Traits:
         """Probed capabilities; without a probe, what such servers usually support. Audio needs a probe: few support it."""
+        if (
+            self._traits is None or self._traits[0] is not self._capabilities
+        ):  # the engine reads them for every answer
+            self._traits = (self._capabilities, self._build_traits())
+        return self._traits[1]
+
+    def _build_traits(self) -> Traits:
         abilities: set[Ability] = {"generate", "chat", "image", "video"}
         if self._capabilities.images is False:
             abilities -= {"image", "video"}

@@ -62,7 +62,7 @@ _HANDLED_SETTINGS = frozenset(
 """Settings that are sent in another form or have no meaning for a server."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Choice:
     """One answer of a reply."""
 
@@ -169,6 +169,9 @@ def build_chat_messages(prompt: Prompt, options: Options, media: MediaEncoding) 
 
 def _build_entries(message: Message, media: MediaEncoding) -> list[dict[str, Any]]:
     """Return the entry of a message; tool results are one entry each."""
+    parts = message.parts
+    if len(parts) == 1 and type(parts[0]) is Text:
+        return [{"role": message.role, "content": parts[0].text}]
     results = [part for part in message.parts if isinstance(part, ToolResult)]
     if results:
         return [{"role": "tool", "tool_call_id": one.call_id, "content": one.content} for one in results]
@@ -179,8 +182,6 @@ def _build_entries(message: Message, media: MediaEncoding) -> list[dict[str, Any
 
 
 def _build_content(message: Message, media: MediaEncoding) -> str | list[dict[str, Any]]:
-    if len(message.parts) == 1 and isinstance(message.parts[0], Text):
-        return message.parts[0].text
     if all(isinstance(part, Text) for part in message.parts):
         return message.text
     return [piece for part in message.parts for piece in _build_parts(part, media)]
@@ -210,7 +211,7 @@ def _build_image_part(url: RawString) -> dict[str, Any]:
 # --- replies -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ParsedReply:
     """A parsed reply of any of the supported protocols."""
 
@@ -262,7 +263,7 @@ def _parse_choice(choice: Mapping[str, Any]) -> Choice:
     message = choice["message"]
     reasoning = message.get("reasoning_content") or message.get("reasoning") or None
     text = message.get("content")
-    if isinstance(text, Sequence) and not isinstance(text, str):
+    if not isinstance(text, str) and isinstance(text, Sequence):
         reasoning = reasoning or _join_thinking_pieces(text) or None
         text = "".join([str(piece.get("text", "")) for piece in text])
     if refusal := message.get("refusal"):
@@ -284,6 +285,8 @@ def _parse_choice(choice: Mapping[str, Any]) -> Choice:
 def parse_tool_calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
     """Parse the tool calls of a message. Arguments are JSON text; some servers send objects."""
     listed = message.get("tool_calls") or ()
+    if not listed and "function_call" not in message:
+        return ()
     if not listed and isinstance(message.get("function_call"), Mapping):
         listed = ({"function": message["function_call"]},)  # the older form
     calls = []
@@ -325,12 +328,19 @@ def parse_tokens(value: Any) -> Tokens | None:
     return Tokens(tuple(map(str, names)), tuple(map(float, numbers)))
 
 
+_PLAIN_USAGE = frozenset(
+    ("prompt_tokens", "completion_tokens", "input_tokens", "output_tokens", "total_tokens")
+)
+
+
 def parse_usage(value: Any) -> Usage | None:
     """Parse the token counts of a chat completions or responses API reply."""
-    if not isinstance(value, Mapping):
+    if not isinstance(value, (dict, Mapping)):  # dict first: it is the cheaper check
         return None
     read = value.get("prompt_tokens", value.get("input_tokens"))
     written = value.get("completion_tokens", value.get("output_tokens"))
+    if value.keys() <= _PLAIN_USAGE:  # the most frequent case
+        return Usage(int(read or 0), int(written or 0))
     details = value.get("prompt_tokens_details") or value.get("input_tokens_details") or {}
     output_details = value.get("completion_tokens_details") or value.get("output_tokens_details") or {}
     cost = value.get("cost")

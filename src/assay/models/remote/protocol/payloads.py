@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from json.encoder import encode_basestring_ascii
 from typing import Any
 
 from assay.core.records.messages import Prompt
@@ -89,6 +90,11 @@ class PayloadWriter:
         head = fields.head
         if request.tools is not None or request.response_format is not None:
             head += self._write_tool_fields(request)
+        plain = request.prompt.plain
+        if plain is not None and not self._responses and not self._options.system_prompt:
+            role = request.prompt.messages[0].role
+            content = encode_basestring_ascii(plain)
+            return f'{head}, "messages": [{{"role": "{role}", "content": {content}}}]}}'.encode("ascii")
         if request.prompt.has_media:
             before = f'{head}, "{name}": '.encode()
             return write_json(self._build_messages(request.prompt), before=before, after=b"}")

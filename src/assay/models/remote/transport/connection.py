@@ -10,6 +10,7 @@ import asyncio
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NoReturn
 
 from assay.core.errors import MissingPackage
@@ -21,10 +22,11 @@ __all__ = [
     "ExchangeCallback",
     "ProxyTunnel",
     "ReadTimeout",
+    "ReadTimeouts",
     "RemoteProtocolError",
     "Reply",
     "ReplyTooLarge",
-    "create_http_parser",
+    "load_http_parser",
 ]
 
 _MAX_HEAD_BYTES = 64 * 1024
@@ -52,7 +54,7 @@ class ReadTimeout(Exception):
     """The reply was not complete within the timeout."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reply:
     """A complete HTTP reply."""
 
@@ -67,15 +69,63 @@ class Reply:
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
+class ReadTimeouts:
+    """The timeouts of several connections with one timer. A timer per request would cost several comparisons in Python."""
+
+    def __init__(self) -> None:
+        self._deadlines: dict[Connection, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._fires_at = 0.0
+
+    def start(self, connection: Connection, timeout_s: float) -> None:
+        """Call `connection.on_timeout` after this time, unless it is stopped before."""
+        loop = asyncio.get_running_loop()
+        deadline = self._deadlines[connection] = loop.time() + timeout_s
+        if self._timer is None or deadline < self._fires_at:
+            self._set_timer(loop, deadline)
+
+    def stop(self, connection: Connection) -> None:
+        """Forget the timeout of a connection."""
+        self._deadlines.pop(connection, None)
+
+    def close(self) -> None:
+        """Stop the timer."""
+        self._deadlines.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set_timer(self, loop: asyncio.AbstractEventLoop, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._fires_at = deadline
+        self._timer = loop.call_at(deadline, self._on_timer)
+
+    def _on_timer(self) -> None:
+        """End the exchanges that are late, and wait for the next deadline."""
+        loop, self._timer = asyncio.get_running_loop(), None
+        now = max(
+            loop.time(), self._fires_at
+        )  # the loop runs timers that are due within its clock's resolution
+        for connection in [one for one, deadline in self._deadlines.items() if deadline <= now]:
+            connection.on_timeout()
+        if self._deadlines:  # a late exchange may have started another one
+            self._set_timer(loop, min(self._deadlines.values()))
+
+
 class Connection(asyncio.Protocol):
     """One connection with at most one exchange at a time. `httptools` parses the replies."""
 
     __slots__ = (
         "_body", "_decompressor", "_ends_with_connection", "_error", "_future", "_headers", "_is_complete", "_max_body_bytes", "_on_end", "_on_release", "_parser", "_size", "_status",
-        "_timer", "alive", "idle_since", "transport",
+        "_timeout_s", "_timeouts", "alive", "idle_since", "transport",
     )  # fmt: skip
 
-    def __init__(self, on_release: Callable[[Connection], None] | None = None) -> None:
+    def __init__(
+        self,
+        on_release: Callable[[Connection], None] | None = None,
+        timeouts: ReadTimeouts | None = None,
+    ) -> None:
         self.transport: asyncio.Transport | None = None
         self.alive = False
         self.idle_since = 0.0
@@ -84,7 +134,8 @@ class Connection(asyncio.Protocol):
 
         self._on_end: ExchangeCallback | None = None
         self._future: asyncio.Future[Reply] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timeouts = timeouts or ReadTimeouts()
+        self._timeout_s = 0.0
         self._parser: Any = None
         self._max_body_bytes = DEFAULT_MAX_BODY_BYTES
         self._reset()
@@ -111,9 +162,10 @@ class Connection(asyncio.Protocol):
         """Send a request; the future receives the reply or the error."""
         self._reset()
         self._max_body_bytes = max_body_bytes
-        self._parser = create_http_parser(self)
+        self._parser = _load_once()(self)
         self._future, self._on_end = future, on_end
-        self._timer = asyncio.get_running_loop().call_later(timeout_s, self._on_timeout, timeout_s)
+        self._timeout_s = timeout_s
+        self._timeouts.start(self, timeout_s)
         assert self.transport is not None
         if len(body) <= _MAX_COPIED_BODY_BYTES:
             self.transport.write(head + body)
@@ -240,8 +292,9 @@ class Connection(asyncio.Protocol):
             self._close()
         self._finish(Reply(self._status, self._headers, body), None)
 
-    def _on_timeout(self, timeout_s: float) -> None:
-        self._fail(ReadTimeout(f"no complete reply within {timeout_s:g} s"))
+    def on_timeout(self) -> None:
+        """End the exchange: the reply was not complete in time."""
+        self._fail(ReadTimeout(f"no complete reply within {self._timeout_s:g} s"))
 
     def _fail(self, error: Exception) -> None:
         self._close()
@@ -253,9 +306,7 @@ class Connection(asyncio.Protocol):
             self.transport.abort()
 
     def _finish(self, reply: Reply | None, error: Exception | None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timeouts.stop(self)
         self._parser = None  # break the reference cycle
         future, self._future = self._future, None
         tell, self._on_end = self._on_end, None
@@ -275,8 +326,8 @@ class Connection(asyncio.Protocol):
             future.set_exception(error)
 
 
-def create_http_parser(listener: Any) -> Any:
-    """Return an `httptools` reply parser that calls the methods of `listener`.
+def load_http_parser() -> Callable[[Any], Any]:
+    """Return the reply parser of `httptools`, which calls the methods of its argument.
 
     Raises:
         MissingPackage: `httptools` is not installed.
@@ -285,7 +336,11 @@ def create_http_parser(listener: Any) -> Any:
         from httptools import HttpResponseParser
     except ImportError:
         raise MissingPackage.of("httptools", "a remote model", extra="api") from None
-    return HttpResponseParser(listener)
+    parser: Callable[[Any], Any] = HttpResponseParser
+    return parser
+
+
+_load_once = cache(load_http_parser)
 
 
 class ProxyTunnel(asyncio.Protocol):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -21,8 +22,9 @@ from assay.models.remote.transport.connection import (
     Connection,
     ExchangeCallback,
     ProxyTunnel,
+    ReadTimeouts,
     Reply,
-    create_http_parser,
+    load_http_parser,
 )
 
 __all__ = ["HttpClient", "HttpRequest"]
@@ -30,8 +32,10 @@ __all__ = ["HttpClient", "HttpRequest"]
 _MAX_IDLE_S = 60.0
 """Idle connections older than this are closed instead of reused."""
 
+_MAX_CACHED_HEADS = 64
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class HttpRequest:
     """A request that can be sent several times."""
 
@@ -65,11 +69,15 @@ class HttpClient:
         self._head = _build_head_lines(address, headers)
         self._proxy: Proxy | None = None
         self._prefix = address.path
+        self._timeouts = ReadTimeouts()
+        self._heads: dict[tuple[str, str, str], bytes] = {}
+        """The heads of requests, up to the length of the body, by method, path and content type."""
+
         self._ready = False
 
     def _prepare(self) -> None:
         """Find the proxy once. Plain HTTP through a proxy needs the full URL in the request line."""
-        create_http_parser(self)  # report a missing package before connecting
+        load_http_parser()  # report a missing package before connecting
         self._ready = True
         self._proxy = self._address.find_proxy()
         if self._proxy is not None and self._address.scheme == "http":
@@ -127,21 +135,27 @@ class HttpClient:
         on_end: ExchangeCallback | None = None,
     ) -> None:
         """Send a request on this connection."""
-        body = request.body
+        body, method = request.body, request.method
+        key = (method, request.path, request.content_type if body else "")
+        head = self._heads.get(key)
+        if head is None:
+            if len(self._heads) >= _MAX_CACHED_HEADS:
+                self._heads.clear()
+            head = self._heads[key] = self._build_head(*key)
+        length = b"Content-Length: %d\r\n\r\n" % len(body) if body or method == "POST" else b"\r\n"
+        connection.exchange(head + length, body, timeout_s, future, on_end, request.max_body_bytes)
+
+    def _build_head(self, method: str, path: str, content_type: str) -> bytes:
         query = f"?{self._address.query}" if self._address.query else ""
-        head = f"{request.method} {self._prefix}{request.path}{query} HTTP/1.1\r\n{self._head}"
-        if body:
-            head += f"Content-Type: {request.content_type}\r\n"
-        if body or request.method == "POST":
-            head += f"Content-Length: {len(body)}\r\n"
-        connection.exchange(
-            f"{head}\r\n".encode("latin-1"), body, timeout_s, future, on_end, request.max_body_bytes
-        )
+        head = f"{method} {self._prefix}{path}{query} HTTP/1.1\r\n{self._head}"
+        if content_type:
+            head += f"Content-Type: {content_type}\r\n"
+        return head.encode("latin-1")
 
     def _on_release(self, connection: Connection) -> None:
         """Return a connection to the pool after an exchange."""
         if connection.alive:
-            connection.idle_since = asyncio.get_running_loop().time()
+            connection.idle_since = time.monotonic()
             self._idle.append(connection)
         else:
             self._open.discard(connection)
@@ -152,12 +166,13 @@ class HttpClient:
             connection.abort()
         self._open.clear()
         self._idle.clear()
+        self._timeouts.close()
         await asyncio.sleep(0)  # transports close in the next iteration of the loop
 
     def _take_idle(self) -> Connection | None:
         while self._idle:
             connection = self._idle.pop()
-            age_s = asyncio.get_running_loop().time() - connection.idle_since
+            age_s = time.monotonic() - connection.idle_since
             if connection.alive and age_s < _MAX_IDLE_S:
                 return connection
             self._open.discard(connection)
@@ -194,7 +209,7 @@ class HttpClient:
     async def _connect_directly(self) -> Connection:
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
-            partial(Connection, self._on_release),
+            partial(Connection, self._on_release, self._timeouts),
             self._address.host,
             self._address.port,
             ssl=self._build_tls(),
@@ -204,7 +219,7 @@ class HttpClient:
     async def _connect_through_proxy(self, proxy: Proxy) -> Connection:
         """Connect through a proxy; HTTPS uses a `CONNECT` tunnel."""
         loop = asyncio.get_running_loop()
-        opened = partial(Connection, self._on_release)
+        opened = partial(Connection, self._on_release, self._timeouts)
         _, connection = await loop.create_connection(opened, proxy.host, proxy.port)
         tls = self._build_tls()
         if tls is None:

@@ -21,7 +21,7 @@ release: ## build wheels into dist/, try them in an empty environment, list lice
 soak:    ## run the long fault tests (about 50 minutes) and write benchmarks/SOAK.md
 	@scripts/soak
 
-bench:   ## run all benchmarks beside lm_eval and lmms_eval (about 35 minutes)
+bench:   ## run all benchmarks beside lm_eval and lmms_eval (about an hour)
 	@scripts/bench
 
 format:  ## fix formatting, import order, simple lint errors and generated pages

@@ -14,6 +14,7 @@ from assay.stats.intervals.confidence_intervals import (
     encode_clusters,
     estimate_ratio,
     mean_interval,
+    ratio_interval,
     t_interval,
     wilson_interval,
 )
@@ -95,9 +96,11 @@ def test_scores_between_two_limits_have_no_wider_interval_than_right_and_wrong_a
 
 
 def test_clusters_have_no_wider_interval_than_one_answer_each() -> None:
-    values = [1.0] * 45 + [0.0] * 5
-    found, widest = mean_interval(values, np.repeat(np.arange(5), 10)), wilson_interval(4.5, 5)
+    codes = np.repeat(np.arange(5), 10)
+    found, widest = mean_interval([1.0] * 40 + [0.0] * 10, codes), wilson_interval(4, 5)
     assert (found.low, found.high) == pytest.approx((widest.low, widest.high))
+    found, widest = mean_interval([1.0] * 45 + [0.0] * 5, codes), wilson_interval(4.5, 5)
+    assert widest.low < found.low < 0.6 and found.high < widest.high
 
 
 def test_clusters_that_are_all_right_are_not_certain() -> None:
@@ -134,15 +137,55 @@ def test_the_long_side_is_where_the_scores_are_skewed() -> None:
     assert mean_interval(5 + 10 * values, limits=(5.0, 15.0)).high == pytest.approx(5 + 10 * found.high)
 
 
-def test_the_degrees_of_freedom_are_those_of_bell_and_mccaffrey() -> None:
-    draw = np.random.default_rng(7)
+def test_the_side_towards_a_limit_is_shorter_and_stays_inside_it() -> None:
+    """Like an interval of the logarithm: t of 4 degrees, a standard error of a tenth of the mean, and no skewness."""
+    values = np.array([8.0, 9.0, 10.0, 11.0, 12.0])
+    error = values.std(ddof=1) / math.sqrt(5)
+    found = mean_interval(values, limits=(0.0, math.inf))
+    assert found.low == pytest.approx(10 * math.exp(-2.7764451 * error / 10))
+    assert found.high == pytest.approx(10 + 2.7764451 * error, rel=1e-3)  # little variation, no tail
+    assert mean_interval(values - 20, limits=(-math.inf, 0.0)).low < -10 - 2.77 * error
+    varied = mean_interval([0.1, 0.2, 0.3, 5.0, 30.0], limits=(0.0, math.inf))
+    assert 0 <= varied.low < varied.high
+
+
+def test_losses_that_vary_as_much_as_their_mean_have_a_long_upper_side() -> None:
+    """Five losses without visible skewness can have an unseen tail, if their variation leaves room for one."""
+    steps = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])
+    ratios = []
+    for middle in (20.0, 2.5):
+        found = mean_interval(middle + steps, limits=(0.0, math.inf))
+        ratios.append((found.high - middle) / (middle - found.low))
+    assert ratios[0] < 1.2 and ratios[1] > 2
+
+
+def test_units_of_different_sizes_do_not_hide_how_much_they_vary() -> None:
+    """The largest of five units decides the ratio, so its own residual is small and says little about the variance."""
     sizes = np.array([1.0, 2.0, 3.0, 5.0, 40.0])
-    found = estimate_ratio(sizes * draw.random(5), sizes)
-    shares = sizes / sizes.sum()
-    steps = np.diag(sizes) @ (np.eye(5) - np.outer(np.ones(5), shares))
-    product = steps.T @ steps
-    assert found.degrees == pytest.approx(np.trace(product) ** 2 / np.trace(product @ product))
-    assert found.error > found.plain_error
+    draw = np.random.default_rng(7)
+    drawn = 1 + 0.2 * draw.normal(size=(4000, 5))
+    errors = np.array([estimate_ratio(sizes * one, sizes).error for one in drawn])
+    true = 0.2 * math.sqrt(float((sizes**2).sum())) / sizes.sum()
+    linear = [math.sqrt((((one - one @ sizes / 51) * sizes) ** 2).sum() * 5 / 4) / 51 for one in drawn]
+    assert math.sqrt(np.mean(errors**2)) == pytest.approx(true, rel=0.05)
+    assert math.sqrt(np.mean(np.square(linear))) < 0.6 * true
+    assert estimate_ratio(sizes * drawn[0], sizes).effective_units == pytest.approx(51**2 / (sizes**2).sum())
+
+
+def test_many_units_have_the_linearised_error() -> None:
+    draw = np.random.default_rng(8)
+    sizes = draw.lognormal(5, 0.8, 20_000)
+    tops = sizes * (0.7 + draw.normal(size=20_000) / np.sqrt(sizes))  # long documents vary less
+    steps = tops - tops.sum() / sizes.sum() * sizes
+    assert estimate_ratio(tops, sizes).error == pytest.approx(
+        math.sqrt(float((steps**2).sum())) / sizes.sum(), rel=0.001
+    )
+
+
+@pytest.mark.parametrize("bottoms", [[1.0, 0.0, 2.0, 1.0], [1e-12, 1.0, 1.0, 1.0]])
+def test_units_without_a_size_have_an_interval(bottoms: list[float]) -> None:
+    found = ratio_interval(np.array([0.5, 0.1, 1.0, 0.4]), np.array(bottoms), limits=(0.0, math.inf))
+    assert 0 <= found.low < found.high < 8
 
 
 def test_documents_that_say_the_same_ten_times_are_worth_a_tenth() -> None:

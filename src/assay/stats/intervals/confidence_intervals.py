@@ -47,20 +47,35 @@ Clusters = Sequence[Any] | NDArray[Any]
 Limits = tuple[float, float]
 """The smallest and the largest possible score; infinite if there is none."""
 
-_SKEWNESS_CORRECTION = 10.0
-_ONE_SIDED_SKEWNESS_CORRECTION = 650.0
-"""A sample of n underestimates the skewness; it is multiplied by 1 + correction / n. Few scores with a limit on one side only
-(losses, lengths, durations) can be far more skewed than they show; they are multiplied by 1 + correction / n²."""
+_SKEWNESS_CORRECTION = 13.0
+"""A sample of n underestimates the skewness of scores between two limits; it is multiplied by 1 + correction / n."""
 
-_MIN_UNITS_TO_SHORTEN = 10
-"""From this number of units on, the side away from the tail is shorter than that of Student's t, by up to half as much as the
-sample's skewness suggests."""
+_ONE_SIDED_SKEWNESS_CORRECTION = 400.0
+_UNSEEN_SKEWNESS = 20.0
+"""Few scores with a limit on one side only (losses, lengths, durations) can be far more skewed than they show. Their skewness is
+multiplied by 1 + correction / n² and increased by 20 / n times their coefficient of variation."""
 
-_MIN_SKEWNESS_TO_EXTEND = 1.5
-"""The skewness of scores of 0 and 1 with a mean of 0.2 or 0.8."""
+_MODERATE_VARIATION = 0.51
+"""Scores whose coefficient of variation c (from the limit behind them) is much smaller than this are hardly skewed, however few they
+are: their skewness is at most (c / 0.51)⁶."""
 
 _MAX_STRETCH = 2.5
 """The long side of a skewness-adjusted interval is at most this many times that of Student's t."""
+
+_MIN_SHORT_SIDE = 0.92
+"""The side towards a limit is at least this part of the side of a normal interval."""
+
+_MIN_UNITS_TO_SHORTEN = 10
+"""Without limits, from this number of units on, the side away from the tail is shorter than that of Student's t, by up to half as
+much as the sample's skewness suggests."""
+
+_MIN_SHARE_DEGREES = 8
+_MIN_CLUSTERS_TO_EXTEND = 10
+_MIN_SKEWNESS_TO_EXTEND = 1.5
+"""The skewness of scores of 0 and 1 with a mean of 0.2 or 0.8."""
+
+_FEW_UNITS = 20
+"""Up to this effective number of units, units of all sizes are assumed to vary alike; above, less and less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,8 +185,8 @@ def clustered_interval(
     """Return the interval of the mean of clustered documents.
 
     The mean is the ratio of the clusters' sums to their sizes. Scores of 0 and 1 have a Wilson interval with the effective
-    number of documents; others Student's t adjusted for skewness. The degrees of freedom account for clusters of
-    different sizes.
+    number of documents; others Student's t adjusted for skewness. The standard error accounts for clusters of different
+    sizes.
     """
     numbers = np.asarray(values, dtype=np.float64)
     codes, count = encode_clusters(clusters)
@@ -189,16 +204,19 @@ def clustered_interval(
 def _clustered_share_interval(found: RatioEstimate, documents: int, level: float) -> Interval:
     """Return the Wilson interval with the effective number of documents, extended to Student's t adjusted for skewness.
 
-    Near 0 and 1, the clusters in a sample may not show how much clusters vary, and the second one can be wider. Its
-    skewness is at most that of scores of 0 and 1 with this mean.
+    Near 0 and 1, ten or more clusters may not show how much clusters vary, and the second one can be wider. Its skewness is at
+    most that of scores of 0 and 1 with this mean. The Wilson interval of fewer clusters is wide enough, and the shares of
+    clusters vary less than normal values, so a few more degrees of freedom are enough, too.
     """
     share, total = found.value, float(found.units)
     if found.error > 0:
         total = max(1.0, min(float(documents), share * (1 - share) / found.error**2))
-    few = wilson_interval(share * total, total, level=level, degrees=found.degrees)
+    degrees = max(found.units - 1, min(2 * found.units - 3, _MIN_SHARE_DEGREES))
+    few = wilson_interval(share * total, total, level=level, degrees=degrees)
     low, high = few.low, few.high
     natural = (1 - 2 * share) / math.sqrt(share * (1 - share)) if found.error > 0 else 0.0
-    if abs(natural) > _MIN_SKEWNESS_TO_EXTEND and found.skewness * natural > 0:
+    extend = found.units >= _MIN_CLUSTERS_TO_EXTEND and abs(natural) > _MIN_SKEWNESS_TO_EXTEND
+    if extend and found.skewness * natural > 0:
         skewness = math.copysign(min(abs(found.skewness), abs(natural)), natural)
         below, above = _compute_sides(replace(found, skewness=skewness), (0.0, 1.0), level)
         low, high = max(0.0, min(low, share - below)), min(1.0, max(high, share + above))
@@ -212,15 +230,10 @@ class RatioEstimate:
 
     value: float
     error: float
-    """Standard error without bias if some units are larger than others."""
-
-    degrees: float
-    """Degrees of freedom of `error`: fewer if some units are much larger than others."""
-
-    plain_error: float
-    """Standard error without this correction."""
-
     units: int
+    effective_units: float
+    """Number of units of equal size that would give the same variance: fewer if some are much larger than others."""
+
     skewness: float
     """Skewness of the units' contributions."""
 
@@ -228,37 +241,30 @@ class RatioEstimate:
 def estimate_ratio(tops: Floats, bottoms: Floats) -> RatioEstimate:
     """Estimate the ratio of two sums by linearisation.
 
-    The standard error has no bias, and its degrees of freedom are those of Bell and McCaffrey (2002), if all documents of a
-    unit have the same score. With equal bottoms these are the usual standard error and n - 1.
+    If sizes (bottoms) differ, the linearised variance of few units depends on the largest ones alone, and is too small. It is at
+    least the variance of units whose own ratios vary alike, whatever their size; with many units this counts less and less.
+    With equal sizes, both are the usual standard error.
 
     >>> found = estimate_ratio(np.array([1.0, 2.0, 3.0]), np.ones(3))
-    >>> round(found.error, 4), round(found.degrees, 6)
-    (0.5774, 2.0)
+    >>> round(found.error, 4), round(found.effective_units, 6)
+    (0.5774, 3.0)
     """
     count, whole = len(tops), float(bottoms.sum())
     value = float(tops.sum()) / whole
     steps = tops - value * bottoms
-    squares = float((steps * steps).sum())
+    squared = steps * steps
+    squares, share = float(squared.sum()), float((bottoms * bottoms).sum()) / whole**2
     if not squares > 1e-24 * (float((tops * tops).sum()) or 1.0):  # rounding errors of equal scores
-        return RatioEstimate(
-            value=value, error=0.0, degrees=count - 1, plain_error=0.0, units=count, skewness=0.0
-        )
-    shares = bottoms / whole
-    own = shares * shares  # the squares of the bottoms, in units of the whole
-    total, cross, fourth = float(own.sum()), float((own * shares).sum()), float((own * own).sum())
-    trace = total - 2 * cross + total * total
-    fifth, sixth = float((own * own * shares).sum()), total * fourth
-    second = fourth + 2 * (total * fourth - 2 * fifth) + 2 * (cross**2 + sixth)
-    second += -4 * total * cross * total + total**4
-    error = math.sqrt(squares * total / trace) / whole
-    skewness = float((steps**3).mean()) / (squares / count) ** 1.5
+        return RatioEstimate(value=value, error=0.0, units=count, effective_units=1 / share, skewness=0.0)
+    variance = squares / whole**2 * count / (count - 1)
+    sizes = np.maximum(bottoms, 0.1 * whole / count)
+    alike = float((squared / sizes).sum()) / whole * share / max(1 - share, 1 / count)
     return RatioEstimate(
         value=value,
-        error=error,
-        degrees=min(count - 1.0, max(1.0, trace * trace / second)),
-        plain_error=math.sqrt(squares * count / (count - 1)) / whole,
+        error=math.sqrt(variance + max(0.0, alike - variance) * min(1.0, _FEW_UNITS * share)),
         units=count,
-        skewness=skewness,
+        effective_units=1 / share,
+        skewness=float((squared * steps).mean()) / (squares / count) ** 1.5,
     )
 
 
@@ -302,7 +308,7 @@ def _bound_by_share(found: RatioEstimate, limits: Limits, level: float) -> Limit
     low, high = limits
     if not math.isfinite(high - low):
         return limits
-    units = min(float(found.units), found.degrees + 1)
+    units = found.effective_units
     widest = wilson_interval(units * (found.value - low) / (high - low), units, level=level)
     return low + (high - low) * widest.low, low + (high - low) * widest.high
 
@@ -310,30 +316,58 @@ def _bound_by_share(found: RatioEstimate, limits: Limits, level: float) -> Limit
 def _compute_sides(found: RatioEstimate, limits: Limits, level: float) -> tuple[float, float]:
     """Return the lengths of both sides of the interval of a ratio.
 
-    A small sample rarely contains values from the long tail of the scores. The side towards the tail is therefore longer, by the
-    first term of the Cornish-Fisher expansion of the t statistic. The other side is shorter by at most half of it, and not at all
-    in small samples, because their skewness is uncertain.
-    A tail away from a limit is at most as skewed as scores at this distance from the limit can be. Units of different sizes
-    also widen the interval, through fewer degrees of freedom; the larger of the two corrections applies, not both.
+    A small sample rarely contains values from the long tail of the scores. The side towards the tail is therefore longer than
+    that of Student's t, by the first term of the Cornish-Fisher expansion of the t statistic. Scores with one limit have their
+    tail away from it, others where the sample is skewed. A side towards a limit is shorter (`_shorten_side`); without
+    limits, the side away from the tail is shorter by at most half of the expansion's term.
     """
-    tail_limit, other_limit = limits if found.skewness > 0 else limits[::-1]
-    skewness = abs(found.skewness)
-    if math.isfinite(tail_limit):
-        bounded = math.isfinite(other_limit)
-        units = found.degrees + 1
-        few = _SKEWNESS_CORRECTION if bounded else _ONE_SIDED_SKEWNESS_CORRECTION / units
-        variation = found.plain_error * math.sqrt(found.units) / max(abs(found.value - tail_limit), 1e-300)
-        skewness = min(skewness * (1 + few / units), 2 * variation + 8 * variation**3)
-    elif not math.isfinite(other_limit):
-        skewness *= 1 + _SKEWNESS_CORRECTION / found.units
-    quantile = t_quantile((1 + level) / 2, found.units - 1)
+    below, above = found.value - limits[0], limits[1] - found.value
+    upwards = found.skewness > 0 if math.isinf(below) == math.isinf(above) else math.isinf(above)
+    before, behind = (
+        (above, below) if upwards else (below, above)
+    )  # the distances to the limits from the value
+    quantile, normal = (t_quantile((1 + level) / 2, degrees) for degrees in (found.units - 1, math.inf))
     step = (1 + 2 * quantile * quantile) / math.sqrt(found.units) / 6
-    plain = t_quantile((1 + level) / 2, found.degrees) * found.error
-    longer = max(plain, min(quantile + skewness * step, _MAX_STRETCH * quantile) * found.plain_error)
-    trust = max(0.0, 1 - _MIN_UNITS_TO_SHORTEN / found.units) / 2
-    less = trust * min(skewness, abs(found.skewness)) * step
-    short = max(plain / 2, plain - less * found.plain_error)
-    return (short, longer) if found.skewness > 0 else (longer, short)
+    seen = found.skewness * found.effective_units / found.units
+    seen = max(0.0, seen if upwards else -seen)
+    plain, least = quantile * found.error, _MIN_SHORT_SIDE * normal * found.error
+    extra = min(_estimate_skewness(found, seen, before, behind) * step, (_MAX_STRETCH - 1) * quantile)
+    longer = max(least, _shorten_side(plain, before, behind)) + extra * found.error
+    if math.isinf(behind):
+        trust = max(0.0, 1 - _MIN_UNITS_TO_SHORTEN / found.units) / 2
+        shorter = max(plain / 2, plain - trust * seen * step * found.error)
+    else:
+        shorter = max(least, _shorten_side(plain, behind, before))
+    return (shorter, longer) if upwards else (longer, shorter)
+
+
+def _shorten_side(plain: float, towards: float, other: float) -> float:
+    """Return the length of a side on a logarithmic scale of the distance to its limit (with two limits: a logit scale).
+
+    `towards` and `other` are the distances to the limit of this side and to the other one, infinite without a limit.
+    """
+    if math.isinf(towards):
+        return plain
+    if towards <= 0 or other <= 0:
+        return 0.0
+    shrunk = math.exp(-plain * (1 / towards + 1 / other))
+    return min(plain, towards * (1 - shrunk) / (1 + towards / other * shrunk))
+
+
+def _estimate_skewness(found: RatioEstimate, seen: float, before: float, behind: float) -> float:
+    """Return how skewed the scores can be, from the skewness `seen` in the sample and the distances to the limits.
+
+    The more the scores vary, relative to their distance from the limit behind them, the longer their tail can be.
+    """
+    if math.isinf(behind):
+        return seen
+    units = found.effective_units
+    variation = min(100.0, found.error * math.sqrt(units) / max(behind, 1e-300))
+    most = (variation / _MODERATE_VARIATION) ** 6
+    if math.isfinite(before):
+        return min(seen * (1 + _SKEWNESS_CORRECTION / units), most)
+    likely = seen * (1 + _ONE_SIDED_SKEWNESS_CORRECTION / units**2) + _UNSEEN_SKEWNESS / units * variation
+    return max(min(likely, most), seen - 2 * variation)  # more skewed than a gamma distribution
 
 
 def encode_clusters(clusters: Clusters) -> tuple[Codes, int]:

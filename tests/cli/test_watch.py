@@ -118,6 +118,11 @@ def test_submit_api_prints_where_its_token_is_and_not_the_token(assay_command: A
         (("out", "--tasks", "sums.yaml", "--order", "random"), "order"),
         (("out", "--tasks", "sums.yaml", "--vary", "system"), "a watch does not support `vary`"),
         (("out", "--tasks", "sums.yaml", "--budget", "20"), "a watch does not support `budget`"),
+        (("out", "--tasks", "sums.yaml", "--model_args", "dtpye=float32"), "unknown argument `dtpye`"),
+        (
+            ("out", "--tasks", "sums.yaml", "--model", "no_such", "--model_args", "path={checkpoint}"),
+            "no model is called",
+        ),
         (("out", "--tasks", "varied.yaml"), "a watch needs one prompt per document, and `varied` has 2"),
     ],
 )

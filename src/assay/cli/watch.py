@@ -23,7 +23,7 @@ from assay.core.terminal_text import escape_control_characters
 
 if TYPE_CHECKING:
     from assay.cli.sweep_processes import RunProcess
-    from assay.engine.watching.checkpoints import Checkpoint
+    from assay.engine.watching.checkpoints import Checkpoint, CheckpointFinder
     from assay.engine.watching.hooks import HookDispatcher
     from assay.store.runs.watches import CheckpointRecord, Watch
     from assay.viewer.training_curves.curve import CurveReader, TrainingCurve
@@ -209,6 +209,7 @@ def _run_watch(checkpoints: Path, given: Mapping[str, Any], own: Mapping[str, An
         webhooks=[check_webhook(url) for url in own["webhooks"]],
     )
     _check_tasks(options, alarm_tasks)
+    _check_model(options, folder)
     watch = Watch(get_output_folder(spec) / f"watch-{compute_watch_digest(options, str(folder))}")
     lock = RunLock(watch.folder)
     try:
@@ -244,7 +245,7 @@ def _run_watch(checkpoints: Path, given: Mapping[str, Any], own: Mapping[str, An
             reporter.report_outcome,
             _print_warning,
         )
-        stack.enter_context(_serve_submit_api(own, watcher.submissions, folder, watch, watcher.wake))
+        stack.enter_context(_serve_submit_api(own, watcher.submissions, finder, watch, watcher.wake))
         click.echo(f"watching {folder}  ({watch.folder})", err=True)
         if not found:
             _print_warning(f"no checkpoint matches {', '.join(finder.patterns)} so far")
@@ -275,9 +276,36 @@ def _check_tasks(options: Mapping[str, Any], alarm_tasks: tuple[str, ...]) -> No
             raise UnknownName.of("task of the watch", task, sorted(plan.tasks), where="--alarm_task")
 
 
+def _check_model(options: Mapping[str, Any], folder: Path) -> None:
+    """Report problems of the model that every checkpoint would have: an unknown name and, for Assay's models, wrong arguments.
+
+    Problems of the checkpoint itself name its path. Classes of the user are not created without a checkpoint.
+    """
+    from assay import api
+    from assay.core.errors import ErrorGroup, UserError
+    from assay.core.options.run_spec import RunSpec
+    from assay.engine.planning.setup.model_setup import register_model_class
+    from assay.engine.watching.checkpoints import Checkpoint
+    from assay.engine.watching.run_options import build_run_options
+    from assay.models import BUILTIN_MODELS, MODELS
+
+    register_model_class(options["model"])
+    MODELS.get(options["model"], where="--model")
+    if not any(options["model"] in entry.names for entry in BUILTIN_MODELS):
+        return
+    example = Checkpoint(name="checkpoint-0", path=folder / "checkpoint-0", step=0.0, stamp="")
+    try:
+        api.plan(RunSpec.of(build_run_options(options, example)))
+    except UserError as error:
+        errors = error.errors if isinstance(error, ErrorGroup) else [error]
+        common = [one for one in errors if str(example.path) not in f"{one.what} {one.where}"]
+        if common:
+            raise (common[0] if len(common) == 1 else ErrorGroup(common)) from None
+
+
 @contextmanager
 def _serve_submit_api(
-    own: Mapping[str, Any], submissions: Any, folder: Path, watch: Watch, wake: threading.Event
+    own: Mapping[str, Any], submissions: Any, finder: CheckpointFinder, watch: Watch, wake: threading.Event
 ) -> Iterator[None]:
     """Serve the HTTP API if it is wanted. A new token is written to a file that only the user can read."""
     if own["submit_port"] is None:
@@ -295,7 +323,7 @@ def _serve_submit_api(
         place = str(path)
     register_secret(token)
     with serve_submissions(
-        submissions, folder, token=token, wake=wake, host=own["submit_host"], port=own["submit_port"]
+        submissions, finder, token=token, wake=wake, host=own["submit_host"], port=own["submit_port"]
     ) as url:
         click.echo(f"submit API {url}  (token in {place})", err=True)
         yield

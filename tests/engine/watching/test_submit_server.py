@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from assay.core.errors import InvalidOption
+from assay.engine.watching.checkpoints import CheckpointFinder
 from assay.engine.watching.submissions import Submissions, resolve_submission
 from assay.engine.watching.submit_server import serve_submissions
 
@@ -43,7 +44,7 @@ class Api:
 @pytest.fixture
 def api(folder: Path) -> Iterator[Api]:
     submissions, wake = Submissions(folder.parent / "submissions.json"), threading.Event()
-    with serve_submissions(submissions, folder, token=TOKEN, wake=wake) as url:
+    with serve_submissions(submissions, CheckpointFinder(folder), token=TOKEN, wake=wake) as url:
         yield Api(url, submissions, wake)
 
 
@@ -103,13 +104,55 @@ def test_large_body_and_other_paths_are_refused(api: Api) -> None:
 def test_link_out_of_the_folder_is_refused(folder: Path) -> None:
     (folder / "checkpoint-2").symlink_to(folder.parent / "secret")
     with pytest.raises(InvalidOption, match="not inside"):
-        resolve_submission(folder, {"checkpoint": "checkpoint-2"})
+        resolve_submission(CheckpointFinder(folder), {"checkpoint": "checkpoint-2"})
+
+
+@pytest.fixture
+def nested(folder: Path) -> Path:
+    """A folder with a checkpoint of the Trainer, one that matches no pattern, and weights beside and inside them."""
+    for name in (
+        "checkpoint-1/config.json", "checkpoint-1/model.safetensors", "checkpoint-1/runs/log.txt",
+        "checkpoint-1/export/model.gguf", "best/config.json", "best/model.safetensors", "plain.gguf", "ggufs/best.gguf",
+    ):  # fmt: skip
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"{}")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "whole"),
+    [
+        ("checkpoint-1/model.safetensors", "checkpoint-1"),
+        ("checkpoint-1/config.json", "checkpoint-1"),
+        ("checkpoint-1/runs", "checkpoint-1"),
+        ("checkpoint-1/export/model.gguf", "checkpoint-1"),
+        ("best/model.safetensors", "best"),
+    ],
+)
+def test_part_of_another_checkpoint_is_refused(nested: Path, name: str, whole: str) -> None:
+    with pytest.raises(InvalidOption, match=f"is a part of the checkpoint `{whole}`"):
+        resolve_submission(CheckpointFinder(nested), {"checkpoint": name})
+
+
+@pytest.mark.parametrize(
+    "name", ["checkpoint-1", "best", "plain.gguf", "ggufs/best.gguf", "checkpoint-1/export"]
+)
+def test_checkpoint_of_its_own_is_accepted(nested: Path, name: str) -> None:
+    assert resolve_submission(CheckpointFinder(nested), {"checkpoint": name}) == (name, 1.0)
+
+
+def test_file_that_matches_a_pattern_is_accepted(nested: Path) -> None:
+    finder = CheckpointFinder(nested, ("checkpoint-*/export/*.gguf",))
+    content = {"checkpoint": "checkpoint-1/export/model.gguf"}
+    assert resolve_submission(finder, content) == ("checkpoint-1/export/model.gguf", 1.0)
 
 
 def test_used_port_is_an_error(api: Api, folder: Path) -> None:
     port = int(api.url.rpartition(":")[2])
     with (
         pytest.raises(InvalidOption, match="cannot listen"),
-        serve_submissions(Submissions(), folder, token=TOKEN, wake=threading.Event(), port=port),
+        serve_submissions(
+            Submissions(), CheckpointFinder(folder), token=TOKEN, wake=threading.Event(), port=port
+        ),
     ):
         pass

@@ -77,6 +77,23 @@ def test_first_of_several_problems_of_a_plan_is_named(
     assert [record.reason for record in training.outcomes] == ["the first problem (and 1 more)"]
 
 
+def test_configuration_error_of_a_plan_is_not_retried(
+    training: WatchedTraining, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = []
+
+    def fail(checkpoint: Checkpoint, *, refresh: bool) -> Path:
+        planned.append(checkpoint.name)
+        raise InvalidOption("unknown argument `dtpye`") if checkpoint.step == 10 else OSError("disk is busy")
+
+    monkeypatch.setattr(training.launcher, "plan", fail)
+    write_checkpoint(training.checkpoints, 10)
+    write_checkpoint(training.checkpoints, 20)
+    records = training.build_watcher(max_attempts=3).run()
+    assert (planned.count("checkpoint-10"), planned.count("checkpoint-20")) == (1, 3)
+    assert (records["checkpoint-10"].outcome, records["checkpoint-10"].attempts) == ("failed", 1)
+
+
 def test_overwritten_checkpoint_is_evaluated_again_if_the_model_cannot_tell(
     training: WatchedTraining,
 ) -> None:

@@ -120,6 +120,23 @@ class CheckpointFinder:
                     found[name] = self._inspect(name, path)
         return sorted(found.values(), key=lambda one: (one.step is None, one.step or 0.0, one.name))
 
+    def find_enclosing(self, name: str) -> str | None:
+        """Return the checkpoint that a file or folder is a part of; None if it is a checkpoint of its own.
+
+        A part is inside a folder that matches a pattern or has a config.json, matches no pattern itself, and is no folder with weights.
+        """
+        path = self.folder / name
+        if self._matches_pattern(path) or (path.is_dir() and _has_weights(path)):
+            return None
+        parents = [parent for parent in path.parents if self.folder in parent.parents]
+        for parent in reversed(parents):
+            if self._matches_pattern(parent) or (parent / "config.json").exists():
+                return parent.relative_to(self.folder).as_posix()
+        return None
+
+    def _matches_pattern(self, path: Path) -> bool:
+        return any(path in self.folder.glob(pattern) for pattern in self.patterns)
+
     def _list_paths(self, extra: Iterable[str]) -> Iterator[Path]:
         for pattern in self.patterns:
             try:
@@ -161,6 +178,11 @@ class CheckpointFinder:
 def _list_files(path: Path) -> list[Path]:
     """Return the file, or the files in a folder and its subfolders."""
     return [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+
+
+def _has_weights(folder: Path) -> bool:
+    """Whether a folder has files of weights of its own, not in subfolders."""
+    return any(file.suffix in _WEIGHTS and not _TRAINER_FILES.search(file.name) for file in folder.iterdir())
 
 
 def compute_stamp(path: Path) -> str:

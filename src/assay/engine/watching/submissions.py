@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.errors import InvalidOption
+from assay.engine.watching.checkpoints import CheckpointFinder
 
 __all__ = ["Submissions", "resolve_submission"]
 
@@ -53,13 +54,13 @@ class Submissions:
         self._status = status
 
 
-def resolve_submission(folder: Path, content: Any) -> tuple[str, float]:
+def resolve_submission(finder: CheckpointFinder, content: Any) -> tuple[str, float]:
     """Return the name and the priority in a submission `{"checkpoint": NAME or PATH, "priority": NUMBER}`.
 
     Only checkpoints inside the watched folder are accepted: a submission must not make the watch load other files.
 
     Raises:
-        InvalidOption: It is malformed, or names nothing inside the watched folder.
+        InvalidOption: It is malformed, or names nothing inside the watched folder, or a part of another checkpoint.
     """
     if (
         not isinstance(content, dict)
@@ -71,10 +72,13 @@ def resolve_submission(folder: Path, content: Any) -> tuple[str, float]:
     if isinstance(priority, bool) or not isinstance(priority, (int, float)) or not abs(priority) <= 1e9:
         raise InvalidOption("`priority` is not a number between -1e9 and 1e9")
     try:
+        folder = finder.folder.resolve()
         path = (folder / content["checkpoint"]).resolve()
-        name = path.relative_to(folder.resolve()).as_posix()
+        name = path.relative_to(folder).as_posix()
     except (ValueError, OSError):
         raise InvalidOption("the checkpoint is not inside the watched folder") from None
     if name == "." or not path.exists():
         raise InvalidOption("there is no such checkpoint in the watched folder")
+    if (whole := finder.find_enclosing(name)) is not None:
+        raise InvalidOption(f"`{name}` is a part of the checkpoint `{whole}`; submit `{whole}`")
     return name, float(priority)

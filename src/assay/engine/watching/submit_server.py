@@ -9,10 +9,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 from assay.core.errors import InvalidOption
+from assay.engine.watching.checkpoints import CheckpointFinder
 from assay.engine.watching.submissions import Submissions, resolve_submission
 
 __all__ = ["serve_submissions"]
@@ -25,8 +25,10 @@ _TIMEOUT_S = 10.0
 class _SubmitServer(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, address: tuple[str, int], submissions: Submissions, folder: Path, token: str) -> None:
-        self.submissions, self.folder, self.token = submissions, folder, token
+    def __init__(
+        self, address: tuple[str, int], submissions: Submissions, finder: CheckpointFinder, token: str
+    ) -> None:
+        self.submissions, self.finder, self.token = submissions, finder, token
         self.wake = threading.Event()
         super().__init__(address, _SubmitHandler)
 
@@ -55,7 +57,7 @@ class _SubmitHandler(BaseHTTPRequestHandler):
             return
         try:
             content = json.loads(self.rfile.read(int(length)))
-            name, priority = resolve_submission(self.server.folder, content)
+            name, priority = resolve_submission(self.server.finder, content)
         except (ValueError, RecursionError):
             self._answer(400, {"error": "the body is not JSON"})
         except InvalidOption as error:
@@ -91,7 +93,7 @@ class _SubmitHandler(BaseHTTPRequestHandler):
 @contextmanager
 def serve_submissions(
     submissions: Submissions,
-    folder: Path,
+    finder: CheckpointFinder,
     *,
     token: str,
     wake: threading.Event,
@@ -104,7 +106,7 @@ def serve_submissions(
         InvalidOption: The port cannot be used.
     """
     try:
-        server = _SubmitServer((host, port), submissions, folder, token)
+        server = _SubmitServer((host, port), submissions, finder, token)
     except OSError as error:
         raise InvalidOption(
             f"cannot listen on {host}:{port}: {error.strerror}", where="--submit_port"

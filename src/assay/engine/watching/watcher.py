@@ -14,7 +14,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from assay.core.errors import AssayError, ErrorGroup
+from assay.core.errors import (
+    AssayError,
+    ErrorGroup,
+    InvalidOption,
+    MissingPackage,
+    TaskError,
+    UnknownName,
+    UnsupportedRequest,
+)
 from assay.engine.watching.checkpoints import Checkpoint, CheckpointFinder, compute_stamp, parse_step
 from assay.engine.watching.queue import Order, choose_next
 from assay.engine.watching.submissions import Submissions
@@ -27,6 +35,8 @@ __all__ = ["RunHandle", "RunLauncher", "WatchLimits", "Watcher"]
 
 _LOG = logging.getLogger(__name__)
 _TICK_S = 0.1
+_CONFIGURATION_ERRORS = (InvalidOption, UnknownName, TaskError, UnsupportedRequest, MissingPackage)
+"""Errors of a plan that another attempt does not change."""
 
 
 class RunHandle(Protocol):
@@ -91,6 +101,9 @@ class _Attempts:
     count: int = 0
     not_before: float = 0.0
     """By the monotonic clock."""
+
+    is_last: bool = False
+    """Whether there is no further attempt."""
 
 
 @dataclass(slots=True)
@@ -238,7 +251,7 @@ class Watcher:
             return True
         if record.outcome == "finished":
             return not (self.watch.run_folder / record.run / JOURNAL_FILE).is_file()
-        return one.name not in self._attempts or self._attempts[one.name].count < self.limits.max_attempts
+        return one.name not in self._attempts or not self._attempts[one.name].is_last
 
     def _is_done(self) -> bool:
         limits = self.limits
@@ -279,7 +292,7 @@ class Watcher:
         try:
             folder = self.launcher.plan(chosen, refresh=refresh)
         except (AssayError, OSError, ValueError) as error:
-            self._note_failure(chosen, "", _describe_error(error))
+            self._note_failure(chosen, "", _describe_error(error), is_final=_is_configuration_error(error))
             return True
         record = self._records.get(chosen.name)
         if record is not None and record.run == folder.name and record.stamp != chosen.stamp:
@@ -332,7 +345,8 @@ class Watcher:
                 )  # fmt: skip
         return ended
 
-    def _note_failure(self, checkpoint: Checkpoint, run: str, reason: str) -> None:
+    def _note_failure(self, checkpoint: Checkpoint, run: str, reason: str, *, is_final: bool = False) -> None:
+        """Record a failed attempt. `is_final`: no other attempt can succeed in this watch."""
         name = checkpoint.name
         if not checkpoint.path.exists():
             self._settle(
@@ -341,8 +355,9 @@ class Watcher:
             return
         attempts = self._attempts.setdefault(name, _Attempts())
         attempts.count += 1
+        attempts.is_last = is_final or attempts.count >= self.limits.max_attempts
         attempts.not_before = time.monotonic() + self.limits.retry_s * 2 ** (attempts.count - 1)
-        if attempts.count < self.limits.max_attempts:
+        if not attempts.is_last:
             self.on_problem(
                 f"{name}: attempt {attempts.count} of {self.limits.max_attempts} failed: {reason}"
             )
@@ -376,6 +391,13 @@ class Watcher:
         self._records[name] = record
         self.watch.write_record(record)
         self.on_outcome(record)
+
+
+def _is_configuration_error(error: Exception) -> bool:
+    """Whether the options or the task files are wrong, so that another attempt fails in the same way."""
+    if isinstance(error, ErrorGroup):
+        return any(_is_configuration_error(one) for one in error.errors)
+    return isinstance(error, _CONFIGURATION_ERRORS)
 
 
 def _describe_error(error: Exception) -> str:

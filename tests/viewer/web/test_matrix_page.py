@@ -14,6 +14,7 @@ from tests.viewer.web.browser_visit import Visit, check_accessibility
 from tests.viewer.web.viewer_server import Viewer, serve_runs
 
 import assay
+from assay.engine.imports.importer import import_results
 from assay.store.journal.journal import JOURNAL_FILE
 from assay.store.runs.run import Run
 from assay.viewer.matrix.score_matrix import MatrixCell, MatrixRow
@@ -135,3 +136,13 @@ def test_groups_open_and_cells_lead_to_documents(
     page.wait_for_selector("a.row")
     visit.check()
     visit.close()
+
+
+def test_the_history_lists_imported_runs_without_a_date(tmp_path: Path) -> None:
+    """Scores of a model card have no date: they cannot be in the chart over time, but they are scores of the task."""
+    card = Path(__file__).parents[2] / "engine" / "imports" / "recorded" / "hub"
+    import_results(card, tmp_path / "runs")
+    with serve_runs([tmp_path / "runs"]) as viewer:
+        page = viewer.get("/matrix/history?task=GSM8K+%285-shot%29").text
+    assert page.count("<td") == 4 and "61.5" in page
+    assert "1 run without a date is not in the chart." in page

@@ -130,13 +130,14 @@ def build_history_context(
 ) -> dict[str, Any]:
     """Build the template context of the scores of one task or group in all finished runs, the newest first.
 
-    They are the scores of one metric after one filter, so that each run has one; by default the first of the newest run.
+    They are the scores of one metric after one filter, so that each run has one; by default the first of the newest run. Imported runs
+    without a date come last and are not in the chart.
     """
     found: list[dict[str, Any]] = []
     measures: dict[tuple[str, str], None] = {}
     damaged = sum(entry.state == "damaged" for entry in entries)
     for entry in entries:
-        if entry.state != "finished" or entry.started is None:
+        if entry.state != "finished":
             continue
         try:
             with catalog.run(entry.key) as run:
@@ -152,7 +153,12 @@ def build_history_context(
     chosen = next(iter(exact or [one for one in measures if one[0] == metric] or measures), ("", ""))
     rows = [one for one in found if (one["estimate"].metric, one["estimate"].pipeline) == chosen]
     rows.sort(key=lambda one: -(one["entry"].started or 0.0))
-    pairs = [(_build_point(one["entry"], one["estimate"]), one["estimate"]) for one in reversed(rows)]
+    pairs = [
+        (_build_point(one["entry"], one["estimate"]), one["estimate"])
+        for one in reversed(rows)
+        if one["entry"].started is not None
+    ]
+    undated = len(rows) - len(pairs)
     plot = build_history_plot(pairs, task, metric=chosen[0], damaged=damaged)
     chart = None if plot.build is None else dump_figures(build_themed_figures(plot.build), plot.table)
     return {
@@ -162,8 +168,16 @@ def build_history_context(
         "rows": rows,
         "chart": chart,
         "summary": plot.summary,
-        "note": plot.note,
+        "note": " ".join(filter(None, (plot.note, _describe_undated(undated)))),
     }
+
+
+def _describe_undated(count: int) -> str:
+    return (
+        f"{count} run{' without a date is' if count == 1 else 's without a date are'} not in the chart."
+        if count
+        else ""
+    )
 
 
 def _format_measure(metric: str, pipeline: str) -> str:

@@ -266,15 +266,17 @@ def _measure_model(
     hits = plain_hits = 0
     width = plain_width = error = 0.0
     binary = bool(np.isin(scores, (0, 1)).all())
-    for _ in range(samples):
-        found = _estimate(design, scores, draw)
+    right = round(float(scores.sum()))
+    for sample in _draw_samples(design, scores, samples, draw):
+        found = _estimate(design, sample)
         hits += found[1] - 1e-12 <= truth <= found[2] + 1e-12
         width += found[2] - found[1]
         error += found[0] - truth
-        chosen = draw.choice(scores, budget, replace=False)
         if binary:
-            interval = wilson_interval(float(chosen.sum()), budget)
+            successes = draw.hypergeometric(right, len(scores) - right, budget)
+            interval = wilson_interval(float(successes), budget)
         else:
+            chosen = draw.choice(scores, budget, replace=False)
             interval = estimate_weighted_mean(chosen, [0] * budget, [len(scores)], limits=(0, 1)).interval
         plain_hits += interval.low <= truth <= interval.high
         plain_width += interval.high - interval.low
@@ -290,16 +292,31 @@ def _measure_model(
     )
 
 
-def _estimate(
-    design: SamplingDesign, scores: Floats, draw: np.random.Generator
-) -> tuple[float, float, float]:
-    chosen = [
-        draw.choice(stratum, count, replace=False)
-        for stratum, count in zip(design.strata, design.counts, strict=True)
-    ]
+def _draw_samples(
+    design: SamplingDesign, scores: Floats, samples: int, draw: np.random.Generator
+) -> Iterator[Floats]:
+    """Yield the scores of the documents of each sample, stratum by stratum."""
+    whole = [scores[stratum] for stratum in design.strata]
+    if np.isin(scores, (0, 1)).all():
+        right = [round(float(one.sum())) for one in whole]
+        found = [
+            draw.hypergeometric(successes, len(one) - successes, count, samples)
+            for successes, one, count in zip(right, whole, design.counts, strict=True)
+        ]
+        order = np.concatenate([np.arange(count) for count in design.counts])
+        for counts in zip(*found, strict=True):
+            yield (order < np.repeat(counts, design.counts)).astype(np.float64)
+        return
+    for _ in range(samples):
+        yield np.concatenate(
+            [draw.choice(one, count, replace=False) for one, count in zip(whole, design.counts, strict=True)]
+        )
+
+
+def _estimate(design: SamplingDesign, sample: Floats) -> tuple[float, float, float]:
     found = estimate_weighted_mean(
-        np.concatenate([scores[one] for one in chosen]),
-        [number for number, one in enumerate(chosen) for _ in one],
+        sample,
+        [number for number, count in enumerate(design.counts) for _ in range(count)],
         [len(stratum) for stratum in design.strata],
         limits=(0.0, 1.0),
     )
@@ -313,7 +330,7 @@ Written by `python -m benchmarks.subsets`.
 
 - **samples**: samples of each held-out model.
 - **strata**: held-out models for which the history chose a stratified sample; the others fall back to simple random sampling.
-- **coverage**: share of the 95 % intervals that contain the score over all documents, mean and worst over the held-out models (the worst of many models is below 95 % by chance).
+- **coverage**: share of the 95 % intervals that contain the score over all documents, mean and worst over the held-out models. With 1,500 samples, the worst of 24 models is about one percentage point too low by chance.
 - **bias**: mean error of the estimate, in standard errors.
 - **gain**: documents that simple random sampling needs for the same variance, divided by the budget; exact, median and worst over the held-out models. **forecast**: the median that the plan announces, from the history alone.
 - **width**: the same ratio from the widths of the intervals, against Wilson's interval of a simple random sample, whose coverage is in the last column.
@@ -347,7 +364,7 @@ def main() -> int:
     parser.add_argument(
         "--fast", action="store_true", help="few samples; print the table instead of writing it"
     )
-    parser.add_argument("--samples", type=int, default=600)
+    parser.add_argument("--samples", type=int, default=1500)
     parser.add_argument("--only", default="", metavar="NAME", help="only datasets whose name contains NAME")
     given = parser.parse_args()
     samples = 20 if given.fast else given.samples

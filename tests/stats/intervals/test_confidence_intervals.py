@@ -13,6 +13,7 @@ from assay.stats.intervals.confidence_intervals import (
     compute_design_effect,
     encode_clusters,
     estimate_ratio,
+    hypergeometric_interval,
     mean_interval,
     ratio_interval,
     t_interval,
@@ -237,3 +238,27 @@ def test_the_wilson_interval_covers_every_proportion() -> None:
         coverage.append(sum(hits))
     assert min(coverage) >= 0.83
     assert 0.94 <= np.mean(coverage) <= 0.965
+
+
+@pytest.mark.parametrize(("sampled", "total"), [(5, 40), (20, 40), (36, 40), (1, 7), (7, 7)])
+def test_exact_intervals_contain_every_share_of_all_documents_often_enough(sampled: int, total: int) -> None:
+    found = [hypergeometric_interval(successes, sampled, total) for successes in range(sampled + 1)]
+    for right in range(total + 1):
+        ways = [
+            math.comb(right, successes) * math.comb(total - right, sampled - successes)
+            for successes in range(sampled + 1)
+        ]
+        covered = sum(
+            count for count, one in zip(ways, found, strict=True) if one.low <= right / total <= one.high
+        )
+        assert covered / math.comb(total, sampled) >= 0.95, right
+
+
+def test_exact_intervals_approach_those_of_unlimited_documents() -> None:
+    found = hypergeometric_interval(30, 100, 1_000_000)  # Clopper and Pearson: 0.2124 to 0.3998
+    assert (found.low, found.high) == pytest.approx((0.2124, 0.3998), abs=1e-4)
+
+
+def test_an_exact_interval_needs_a_sample() -> None:
+    with pytest.raises(AssayError, match="sample"):
+        hypergeometric_interval(0, 0, 10)

@@ -71,6 +71,34 @@ def test_intervals_contain_the_mean_of_all_documents() -> None:
     assert hits / 400 >= 0.94
 
 
+@pytest.mark.parametrize("right", [239, 237, 210, 165, 30])
+def test_simple_samples_of_most_documents_cover_the_score_of_all(right: int) -> None:
+    """200 of 240 documents: every number of right answers in the sample has its probability."""
+    hits = 0
+    for successes in range(max(0, right - 40), min(200, right) + 1):
+        values = [1.0] * successes + [0.0] * (200 - successes)
+        found = estimate_weighted_mean(values, [0] * 200, [240]).interval
+        if found.low <= right / 240 <= found.high:
+            hits += math.comb(right, successes) * math.comb(240 - right, 200 - successes)
+    assert hits / math.comb(240, 200) >= 0.95
+
+
+def test_intervals_of_right_and_wrong_answers_end_at_whole_documents() -> None:
+    found = estimate_weighted_mean([1, 1, 0, 1, 0, 0], [0, 0, 0, 1, 1, 1], [30, 17]).interval
+    for end in (found.low, found.high):
+        assert end * 47 == pytest.approx(round(end * 47))
+    graded = estimate_weighted_mean(
+        [1, 0.5, 0, 1, 0, 0], [0, 0, 0, 1, 1, 1], [30, 17], limits=(0, 1)
+    ).interval
+    assert graded.low * 47 != pytest.approx(round(graded.low * 47))
+
+
+def test_scores_of_two_values_in_another_range_are_counted_as_well() -> None:
+    scores = [0, 100, 100, 100]
+    found = estimate_weighted_mean(scores, [0] * 4, [5], limits=(0, 100)).interval
+    assert (found.low, found.high) == (60.0, 80.0)
+
+
 def test_equal_models_do_not_differ_and_the_interval_says_how_sure_that_is() -> None:
     scores = [1, 0, 1, 0, 1, 0]
     found = compare_weighted_pairs(scores, scores, [0, 0, 0, 1, 1, 1], [40, 60])

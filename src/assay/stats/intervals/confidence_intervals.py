@@ -31,6 +31,7 @@ __all__ = [
     "encode_clusters",
     "estimate_ratio",
     "guess_limits",
+    "hypergeometric_interval",
     "is_binary",
     "mean_interval",
     "ratio_interval",
@@ -163,6 +164,50 @@ def wilson_interval(
         method="wilson",
         level=level,
     )
+
+
+def hypergeometric_interval(successes: int, sampled: int, total: int, *, level: float = 0.95) -> Interval:
+    """Return the exact interval of the share of successes among `total` documents, from a simple random sample of them.
+
+    The interval contains the share of all documents in at least `level` of the samples, for every size of task and sample. Both ends are
+    whole numbers of documents.
+
+    >>> interval = hypergeometric_interval(10, 10, 12)
+    >>> round(interval.low, 3), interval.high
+    (0.917, 1.0)
+    >>> hypergeometric_interval(3, 4, 4).low
+    0.75
+    """
+    if not 0 <= successes <= sampled <= total or not sampled:
+        raise AssayError("an interval needs a sample of the documents")
+    tail = (1 - level) / 2
+    low = _find_fewest_successes(successes, sampled, total, tail)
+    high = total - _find_fewest_successes(sampled - successes, sampled, total, tail)
+    return Interval(low=low / total, high=high / total, method="hypergeometric", level=level)
+
+
+def _find_fewest_successes(successes: int, sampled: int, total: int, tail: float) -> int:
+    """Return the smallest number of successes among all documents with which the sample has as many with probability above `tail`."""
+    impossible, possible = successes - 1, total - sampled + successes
+    while possible - impossible > 1:
+        middle = (impossible + possible) // 2
+        if _compute_upper_tail(successes, sampled, middle, total) > tail:
+            possible = middle
+        else:
+            impossible = middle
+    return possible
+
+
+def _compute_upper_tail(successes: int, sampled: int, right: int, total: int) -> float:
+    """Return the probability of at least this number of successes in a sample, if `right` of all documents are successes."""
+    fewest, most = max(0, sampled + right - total), min(sampled, right)
+    if successes <= fewest:
+        return 1.0
+    counts = np.arange(fewest, most, dtype=np.float64)
+    ratios = (right - counts) * (sampled - counts) / ((counts + 1) * (total - right - sampled + counts + 1))
+    logs = np.concatenate(([0.0], np.cumsum(np.log(ratios))))
+    weights = np.exp(logs - logs.max())
+    return float(weights[successes - fewest :].sum() / weights.sum())
 
 
 def t_interval(values: ArrayLike, *, level: float = 0.95, limits: Limits | None = None) -> Interval:

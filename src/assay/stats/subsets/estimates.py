@@ -3,8 +3,9 @@
 The interval is about the documents of the task, not about documents like them: with all documents asked it would have no width.
 Its variance is that of sampling without replacement within strata. A sample that shows no variation does not prove that there is
 none, so the variance of a few more documents that differ from their stratum is added, and the interval is Wilson's, with the
-number of documents that a simple random sample would need for this variance. `benchmarks/subsets.py` measures how often it contains the
-mean of all documents for models that the history does not contain.
+number of documents that a simple random sample would need for this variance. For scores of 0 and 1, the mean over all documents is a whole
+number of documents, so the interval ends at whole numbers; that of a simple random sample is exact. `benchmarks/subsets.py` measures how
+often the interval contains the mean of all documents for models that the history does not contain.
 """
 
 from __future__ import annotations
@@ -18,7 +19,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from assay.core.errors import AssayError
 from assay.stats.comparisons.sign_flip_test import run_sign_flip_test
-from assay.stats.intervals.confidence_intervals import Interval, Limits, guess_limits, wilson_interval
+from assay.stats.intervals.confidence_intervals import (
+    Interval,
+    Limits,
+    guess_limits,
+    hypergeometric_interval,
+    wilson_interval,
+)
 from assay.stats.numerics.distributions import t_cdf, t_quantile
 
 __all__ = [
@@ -127,7 +134,13 @@ def estimate_weighted_mean(
     value = sums.value
     quantile = t_quantile((1 + level) / 2, sums.degrees)
     if bounded:
-        interval = _share_interval((value - low) / span, variance / span**2, len(scores), sums.degrees, level)
+        shares = (scores - low) / span
+        if bool(np.isin(shares, (0.0, 1.0)).all()):
+            interval = _count_interval((value - low) / span, shares, sums, variance / span**2, level)
+        else:
+            interval = _share_interval(
+                (value - low) / span, variance / span**2, len(scores), sums.degrees, level
+            )
         interval = replace(interval, low=low + span * interval.low, high=low + span * interval.high)
     else:
         half = quantile * math.sqrt(variance)
@@ -191,24 +204,23 @@ def _sum_strata(scores: Floats, strata: Sequence[int], sizes: Sequence[int]) -> 
         raise AssayError("an interval needs at least two documents")
     if codes.shape != scores.shape:
         raise AssayError("every score needs a stratum")
-    groups: list[tuple[float, Floats]] = []
-    waiting = 0.0  # documents of strata that have too few scores of their own
-    kept = np.zeros(0)
-    for number, size in enumerate(sizes):
-        own = np.concatenate((kept, scores[codes == number]))
-        waiting += size
-        kept = own
-        if len(own) >= 2:
-            groups.append((waiting, own))
-            waiting, kept = 0.0, np.zeros(0)
-    if waiting:
-        last, own = groups.pop()
-        groups.append((last + waiting, np.concatenate((own, kept))))
+    sampled = np.bincount(codes, minlength=len(sizes)).tolist()
+    groups: list[int] = []  # of each stratum
+    group = waiting = 0  # scores of strata that have too few of their own
+    for count in sampled:
+        groups.append(group)
+        waiting += count
+        if waiting >= 2:
+            group, waiting = group + 1, 0
+    joined = np.minimum(groups, group - 1)  # what is left at the end belongs to the group before
+    member = joined[codes]
+    counts = np.bincount(member).astype(np.float64)
+    means = np.bincount(member, weights=scores) / counts
     return _StratumSums(
-        sizes=np.array([size for size, _ in groups]),
-        counts=np.array([float(len(own)) for _, own in groups]),
-        means=np.array([float(own.mean()) for _, own in groups]),
-        variances=np.array([float(own.var(ddof=1)) for _, own in groups]),
+        sizes=np.bincount(joined, weights=np.asarray(sizes, dtype=np.float64)).astype(np.float64),
+        counts=counts,
+        means=means,
+        variances=np.bincount(member, weights=(scores - means[member]) ** 2) / (counts - 1),
     )
 
 
@@ -221,3 +233,16 @@ def _share_interval(share: float, variance: float, sampled: int, degrees: float,
     effective = middle * (1 - middle) / variance
     found = wilson_interval(share * effective, effective, level=level, degrees=degrees)
     return replace(found, method=METHOD)
+
+
+def _count_interval(
+    share: float, shares: Floats, sums: _StratumSums, variance: float, level: float
+) -> Interval:
+    """Return the interval of the share of documents with the score 1, for scores of 0 and 1: it ends at whole numbers of documents."""
+    total = round(float(sums.sizes.sum()))
+    if len(sums.counts) == 1:
+        found = hypergeometric_interval(round(float(shares.sum())), len(shares), total, level=level)
+        return replace(found, method=METHOD)
+    found = _share_interval(share, variance, len(shares), sums.degrees, level)
+    low = math.floor(found.low * total + 1e-9) / total
+    return replace(found, low=low, high=math.ceil(found.high * total - 1e-9) / total)

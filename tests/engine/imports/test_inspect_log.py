@@ -324,3 +324,25 @@ def test_logs_with_other_values_are_imported_or_named_as_malformed(tmp_path: Pat
     with suppress(AssayError):
         import_results(changed, tmp_path / "runs", "inspect")
     assert not list((tmp_path / "runs").glob(".*")), "no partial run"
+
+
+def test_an_epoch_that_failed_is_exported_with_its_error(tmp_path: Path) -> None:
+    """The document has the score of its other epoch; the failed epoch has none, as in inspect_ai."""
+    log = json.loads((RECORDED / "letters.json").read_text("utf-8"))
+    log["eval"]["config"]["epochs"] = 2
+    error = {"message": "out of quota", "traceback": "out of quota", "traceback_ansi": "out of quota"}
+    failed = [
+        {key: value for key, value in one.items() if key not in ("scores", "output", "events")}
+        | {"epoch": 2, "uuid": f"second-{one['id']}", "error": error, "messages": one["messages"][:1]}
+        for one in log["samples"]
+    ]
+    log["samples"] += failed
+    (tmp_path / "log.json").write_text(json.dumps(log), "utf-8")
+    run = import_run(tmp_path / "log.json", tmp_path / "runs")
+    export(run, "inspect-json", [], tmp_path / "back.json")
+    run.close()
+    found = json.loads((tmp_path / "back.json").read_text("utf-8"))["samples"]
+    assert [(one["epoch"], one.get("error", {}).get("message"), bool(one["scores"])) for one in found] == [
+        (1, None, True),
+        (2, "out of quota", False),
+    ] * 2

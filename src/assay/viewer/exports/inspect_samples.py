@@ -71,6 +71,7 @@ class SampleBuilder:
         identity = f"{self.run.id}\0{task}\0{document['document']}\0{repeat}"
         first = read_prompt(requests[0]["prompt"]) if requests else []
         usage = build_usage(requests)
+        failed = _has_only_this_repeat_failed(document, repeat)
         sample = {
             "id": document["document"],
             "epoch": repeat + 1,
@@ -79,7 +80,7 @@ class SampleBuilder:
             "target": _build_target(document["target"], choices),
             "messages": self._build_messages(first, generated, best, attachments),
             "output": self._build_output(generated, best, attachments),
-            "scores": _build_scores(document, repeat, best),
+            "scores": {} if failed else _build_scores(document, repeat, best),
             "metadata": {
                 **to_plain(document["fields"]),
                 "assay": _build_metadata(document, requests, likelihoods, attachments),
@@ -89,7 +90,7 @@ class SampleBuilder:
             "model_usage": {self.model: usage} if usage else {},
             "role_usage": {},
             "uuid": hashlib.sha256(identity.encode()).hexdigest()[:22],
-            "error": _build_error(document),
+            "error": _describe_failure(document) if failed else _build_error(document),
             "attachments": attachments.content,
         }
         return {key: value for key, value in sample.items() if value is not None}
@@ -342,6 +343,23 @@ def _build_metadata(
             for one in likelihoods
         ]
     return found
+
+
+def _has_only_this_repeat_failed(document: Mapping[str, Any], repeat: int) -> bool:
+    """Whether a repeat has no response and no score of its own, while the document is scored from its other repeats."""
+    if document["outcome"] != "scored" or document.get("repeats"):
+        return False
+    answered = {
+        one.get("repeat") or 0
+        for one in document["requests"]
+        if one["kind"] != "generate" or one.get("response") is not None
+    }
+    return bool(answered) and repeat not in answered
+
+
+def _describe_failure(document: Mapping[str, Any]) -> dict[str, str]:
+    message = str(document["why"] or "the request failed")
+    return {"message": message, "traceback": message, "traceback_ansi": message}
 
 
 def _build_error(document: Mapping[str, Any]) -> dict[str, str] | None:

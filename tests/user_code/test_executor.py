@@ -26,8 +26,15 @@ from assay.user_code.timeouts import UserCodeStopped, UserCodeTimeout, current_t
 
 @pytest.fixture
 def executor() -> Iterator[UserCodeExecutor]:
-    with UserCodeExecutor().serve_in_thread() as served:
+    """An executor whose thread ends with the test."""
+    served = UserCodeExecutor()
+    thread = threading.Thread(target=served.serve, name="assay-user-code", daemon=True)
+    thread.start()
+    try:
         yield served
+    finally:
+        served.close()
+        thread.join(1.0)  # the last call restores the working folder and the output streams
 
 
 def call(executor: UserCodeExecutor, work: Callable[[], Any]) -> Any:

@@ -14,9 +14,9 @@ import queue
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -34,9 +34,6 @@ R = TypeVar("R")
 
 MAX_SUSPENDED_CALLS = 64
 """Calls of one `map` that may wait at the same time."""
-
-_MAX_END_S = 1.0
-"""How long the end of the thread is awaited; a call that hangs can last longer."""
 
 POLL_INTERVAL_S = 0.1
 """How often an idle executor looks for signals. Python handles a signal only between two steps of the main thread."""
@@ -150,17 +147,6 @@ class UserCodeExecutor:
             finally:
                 self._stop_suspended()
                 self._thread = self._hub = None
-
-    @contextmanager
-    def serve_in_thread(self) -> Iterator[UserCodeExecutor]:
-        """Serve in a daemon thread while the block runs: where the calling thread runs the event loop."""
-        thread = threading.Thread(target=self.serve, name="assay-user-code", daemon=True)
-        thread.start()
-        try:
-            yield self
-        finally:
-            self.close()
-            thread.join(_MAX_END_S)  # the last call restores the working folder and the output streams
 
     def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Call the function with each item, started in order; while one call waits, the next one starts.

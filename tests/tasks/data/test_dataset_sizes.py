@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay.tasks.data.dataset_sizes import count_documents
+from assay.tasks.data.dataset_sizes import count_hub_documents, count_rows, find_data_files, find_hub_split
 
 CARD = """---
 dataset_info:
@@ -21,6 +21,11 @@ configs:
 ---
 # A dataset
 """
+
+
+def count_documents(config: dict[str, Any], folder: Path) -> int | None:
+    hub = find_hub_split(config)
+    return count_hub_documents(*hub) if hub else count_rows(find_data_files(config, folder))
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,6 @@ from typing import Any, Literal
 from assay.core.fingerprints import digest_json
 
 __all__ = [
-    "AGENT_ENDS",
     "AGENT_METRICS",
     "AGENT_REPEATS",
     "EXTERNAL_SOLVER",
@@ -48,27 +47,6 @@ AgentEnd = Literal[
     "environment-failed",
 ]
 
-AGENT_ENDS: dict[AgentEnd, str] = {
-    "answered": "the agent answered without a tool call",
-    "submitted": "the agent called `submit`",
-    "tool-ended": "a tool ended the conversation",
-    "user-ended": "the simulated user ended the conversation",
-    "exited": "the program of an external agent exited",
-    "signal": "a signal ended the program of an external agent",
-    "turn-limit": "the agent reached `max_turns`",
-    "token-limit": "the agent reached `max_tokens`",
-    "cost-limit": "the agent reached `max_cost`",
-    "time-limit": "the agent reached `max_seconds`",
-    "tool-error-limit": "the agent reached `max_tool_errors`",
-    "workspace-limit": "the agent left files that no snapshot can hold, such as too many",
-    "sandbox-limit": "the program of an external agent reached a limit of its sandbox, such as the memory",
-    "step-limit": "the solver took too many steps without a response of the model",
-    "user-left": "the simulated user ended the conversation before the agent spoke",
-    "user-failed": "the model of the simulated user did not respond",
-    "in-doubt": "the process died during a tool call with the effect `once`",
-    "environment-failed": "the environment raised an error",
-}
-"""How an agent can end, and what it means."""
 
 EXTERNAL_SOLVER = "external"
 """The solver that starts a program per document. The program decides what happens next."""

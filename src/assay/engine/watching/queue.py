@@ -7,10 +7,9 @@ from typing import Literal
 
 from assay.engine.watching.checkpoints import Checkpoint
 
-__all__ = ["ORDERS", "Order", "choose_next"]
+__all__ = ["Order", "choose_next"]
 
 Order = Literal["newest", "even", "oldest"]
-ORDERS: tuple[Order, ...] = ("newest", "even", "oldest")
 
 
 def choose_next(

@@ -19,7 +19,7 @@ from assay.core.errors import DatasetError
 from assay.tasks.data.dataset_folders import find_cached, find_local_copy, find_snapshots
 from assay.tasks.data.local_files import SUFFIXES, read_files
 
-__all__ = ["count_documents", "count_hub_documents", "count_rows", "find_data_files", "find_hub_split"]
+__all__ = ["count_hub_documents", "count_rows", "find_data_files", "find_hub_split"]
 
 _FILE_FORMATS = ("json", "csv", "parquet")
 
@@ -28,13 +28,6 @@ _MAX_READ_BYTES = 20_000_000
 
 _YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """Headers of cards with many configurations are long."""
-
-
-def count_documents(config: Mapping[str, Any], folder: Path) -> int | None:
-    """Return the number of documents in the evaluated split of a task file in `folder`; None if it is unknown."""
-    if hub := find_hub_split(config):
-        return count_hub_documents(*hub)
-    return count_rows(find_data_files(config, folder))
 
 
 def find_hub_split(config: Mapping[str, Any]) -> tuple[str, str, str] | None:

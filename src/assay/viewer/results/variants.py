@@ -9,21 +9,11 @@ from assay.store.runs.run import Run
 from assay.viewer.number_format import format_float
 
 __all__ = [
-    "VARIANT_TITLES",
     "build_variant_rows",
     "find_variant_facts",
     "format_extremes",
     "format_variant_notes",
 ]
-
-VARIANT_TITLES = (
-    "task",
-    "metric",
-    "variant",
-    "value",
-    "what varies",
-)
-"""The columns of the table of variants on the page of a run."""
 
 
 def find_variant_facts(run: Run, estimate: Estimate) -> dict[str, Any] | None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.errors import CorruptStore, DatasetError, InvalidOption
-from assay.core.fingerprints import digest_json
 from assay.core.options.run_spec import RunSpec, list_options
 from assay.core.secrets import REDACTED, contains_redacted
 from assay.engine.planning.manifests.manifest import FILE_NAME, FORMAT
@@ -19,7 +18,6 @@ __all__ = [
     "RecordedOptions",
     "drop_redacted",
     "get_manifest",
-    "is_unmodified",
     "load_options",
     "read_manifest",
 ]
@@ -77,12 +75,6 @@ def get_manifest(run: Run) -> dict[str, Any]:
         where=str(run.folder),
         hint="it was written by an older version of Assay; repeat its command",
     )
-
-
-def is_unmodified(manifest: Mapping[str, Any]) -> bool:
-    """Whether the checksum of a manifest file is right."""
-    content = {key: value for key, value in manifest.items() if key != "check"}
-    return manifest.get("check") == digest_json(content)
 
 
 def _check_format(content: dict[str, Any], where: str) -> dict[str, Any]:

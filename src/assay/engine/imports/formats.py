@@ -9,10 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from assay.core.errors import DatasetError, UnknownName
-from assay.store.runs.imported_runs import ImportedRun
+
+if TYPE_CHECKING:
+    from assay.store.runs.imported_runs import ImportedRun
 
 __all__ = ["RESULT_FORMATS", "ResultFormat", "ResultReader", "detect_format", "get_format"]
 

@@ -15,7 +15,6 @@ from assay.core.errors import UnknownName
 from assay.core.fingerprints import digest_json
 from assay.core.home import assay_home
 from assay.engine.imports.formats import ResultFormat, detect_format
-from assay.engine.imports.importer import import_results
 from assay.store.journal.journal import JOURNAL_FILE
 from assay.store.runs.lookup import find_run, find_run_folders
 
@@ -114,6 +113,8 @@ def _import_once(path: Path, known: ResultFormat) -> list[Path]:
             return folders
     except (OSError, ValueError, TypeError):
         pass  # not imported yet
+    from assay.engine.imports.importer import import_results  # loads NumPy; most words are runs
+
     stored = import_results(path, cache, known.name)
     folders = [one.folder for one in stored]
     note.write_text(json.dumps([folder.name for folder in folders]), "utf-8")

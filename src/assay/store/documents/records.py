@@ -17,7 +17,7 @@ _BATCH_SIZE = 64
 """Documents whose responses are read together."""
 
 _SELECT_DOCUMENTS = """
-SELECT a.id - t.first, a.fields, a.target, a.requests, j.outcome, j.why, j.answers, j.verdicts
+SELECT a.id - t.first, a.fields, a.target, a.unchecked_requests, j.outcome, j.why, j.unchecked_answers, j.unchecked_verdicts
 FROM tasks t JOIN asked a ON a.id BETWEEN t.first AND t.last LEFT JOIN judged j ON j.id = a.id
 WHERE t.name = ? ORDER BY a.id
 """

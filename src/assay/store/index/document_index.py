@@ -26,7 +26,7 @@ _PUBLISH_INTERVAL_ROWS = 50_000
 _FAILED = OUTCOMES.index("failed")
 _UNFINISHED = [OUTCOMES.index(outcome) for outcome in ("open", *RETRIED_ENDINGS)]
 _SELECT_NEW = """
-SELECT a.id, a.fields, a.target, a.requests, j.outcome, j.verdicts FROM asked a LEFT JOIN judged j ON j.id = a.id
+SELECT a.id, a.fields, a.target, a.unchecked_requests, j.outcome, j.unchecked_verdicts FROM asked a LEFT JOIN judged j ON j.id = a.id
 WHERE a.id > ? AND a.id <= ? ORDER BY a.id
 """
 _SELECT_NOT_ASKED = """
@@ -34,7 +34,7 @@ SELECT j.id, NULL, NULL, NULL, j.outcome, j.verdicts FROM main.judged j LEFT JOI
 WHERE j.id BETWEEN ? AND ? AND a.id IS NULL ORDER BY j.id
 """
 _SELECT_UPDATED = """
-SELECT j.id, a.fields, a.target, a.requests, j.outcome, j.verdicts FROM judged j LEFT JOIN asked a ON a.id = j.id
+SELECT j.id, a.fields, a.target, a.unchecked_requests, j.outcome, j.unchecked_verdicts FROM judged j LEFT JOIN asked a ON a.id = j.id
 WHERE j.id IN ({}) ORDER BY j.id
 """
 

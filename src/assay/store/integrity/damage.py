@@ -21,7 +21,6 @@ from assay.store.integrity.row_checksums import (
     describe_damaged_row,
     is_row_intact,
 )
-from assay.store.integrity.write_ahead_log import count_unreadable_frames
 
 __all__ = ["build_damage_error", "describe_damage"]
 
@@ -88,9 +87,18 @@ def _compute_signature(path: Path) -> tuple[int, ...]:
     return tuple(signature)
 
 
+def _count_unreadable_frames(path: Path) -> int:
+    log = path.with_name(f"{path.name}-wal")
+    if not log.exists() or log.stat().st_size == 0:  # as after every complete run
+        return 0
+    from assay.store.integrity.write_ahead_log import count_unreadable_frames  # loads NumPy
+
+    return count_unreadable_frames(path)
+
+
 def _check_database(path: Path) -> str:
     try:
-        if frames := count_unreadable_frames(path):
+        if frames := _count_unreadable_frames(path):
             return f"its write-ahead log is damaged, {frames} pages cannot be read"
         with closing(open_database(path, JOURNAL_SCHEMA, readonly=True)) as connection:
             ((structure,), *_) = connection.execute("PRAGMA quick_check(1)")

@@ -15,6 +15,7 @@ from zlib import crc32
 
 __all__ = [
     "CHECKED_COLUMNS",
+    "UNCHECKED",
     "RowVerifier",
     "add_checked_views",
     "compute_checksum",
@@ -58,6 +59,9 @@ _VERIFIED_COLUMNS = {
     "estimates": ("content",),
 }
 """Columns that verify their row when they are read: every query for the content of a row reads one of them."""
+
+UNCHECKED = "unchecked_"
+"""Prefix of columns that do not verify their row."""
 
 _pack_logprob = Struct("<dq").pack
 _ANSWERED_COLUMNS = 9
@@ -131,7 +135,8 @@ class RowVerifier:
 def add_checked_views(connection: sqlite3.Connection, script: str) -> RowVerifier:
     """Make a connection that only reads verify rows: temporary views hide the tables of the journal.
 
-    Reading one of `_VERIFIED_COLUMNS` verifies the row. The check is not a condition of the view, because SQLite replaces
+    Reading one of `_VERIFIED_COLUMNS` verifies the row; `unchecked_<column>` is the same column without that, for queries that
+    read another one of them and need not verify the row twice. The check is not a condition of the view, because SQLite replaces
     columns in conditions by constants. Queries that only count rows or sum usage read `main.<table>`, which is not verified.
     `script` creates the tables and views of the journal.
     """
@@ -148,7 +153,7 @@ def add_checked_views(connection: sqlite3.Connection, script: str) -> RowVerifie
                 connection.create_function(
                     function, 1 + len(names), verifier.build_function(table, position), deterministic=True
                 )
-                shown.append(f"{function}(crc, {columns}) AS {name}")
+                shown += [f"{function}(crc, {columns}) AS {name}", f"{name} AS {UNCHECKED}{name}"]
             else:
                 shown.append(name)
         connection.execute(f"CREATE TEMP VIEW {table} AS SELECT {', '.join(shown)} FROM main.{table}")

@@ -32,6 +32,7 @@ from assay.store.integrity.damage import build_damage_error, describe_damage
 from assay.store.integrity.page_checksums import delete_page_checksums, write_page_checksums
 from assay.store.integrity.repair import repair_journal_if_damaged
 from assay.store.integrity.row_checksums import (
+    UNCHECKED,
     RowVerifier,
     add_checked_views,
     compute_joined_checksum,
@@ -398,7 +399,7 @@ class Journal:
     def read_documents(self, task: str) -> Iterator[tuple[int, str, str, str]]:
         """Yield (document, fields, target, requests) as JSON, in document order."""
         query = (
-            "SELECT a.id - t.first, a.fields, a.target, a.requests FROM tasks t"
+            "SELECT a.id - t.first, a.fields, a.target, a.unchecked_requests FROM tasks t"
             " JOIN asked a ON a.id BETWEEN t.first AND t.last WHERE t.name = ? ORDER BY a.id"
         )
         yield from self.query(query, (task,))
@@ -423,7 +424,9 @@ class Journal:
 
     def read_judged(self, task: str) -> Iterator[tuple[int, str, str]]:
         """Yield (document, answers, verdicts) as JSON, in document order."""
-        yield from self.query(f"SELECT j.id - t.first, j.answers, j.verdicts {_FROM_JUDGED}", (task,))
+        yield from self.query(
+            f"SELECT j.id - t.first, j.answers, j.unchecked_verdicts {_FROM_JUDGED}", (task,)
+        )
 
     def read_verdicts(self, task: str) -> Iterator[tuple[str, str, int, str, Any]]:
         """Yield (pipeline, metric, document, kind, value) in document order."""
@@ -564,7 +567,7 @@ class Journal:
         """Yield (document, outcome, verdicts) in document order, and the value of a (dotted) field if one is given."""
         column = ", json_extract(a.fields, ?)" if field else ""
         query = (
-            f"SELECT a.id - t.first, j.outcome, j.verdicts{column}"
+            f"SELECT a.id - t.first, j.outcome, j.unchecked_verdicts{column}"
             " FROM tasks t JOIN asked a ON a.id BETWEEN t.first AND t.last LEFT JOIN judged j ON j.id = a.id"
             " WHERE t.name = ? ORDER BY a.id"
         )
@@ -619,6 +622,8 @@ class Journal:
         Raises:
             CorruptStore: The file is damaged.
         """
+        if self._verifier is None:  # the tables of an older version, without the views
+            statement = statement.replace(UNCHECKED, "")
         try:
             yield from self._reader.execute(statement, arguments)
         except sqlite3.ProgrammingError:

@@ -9,8 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-import yaml
-
 from assay.core.errors import OutputError, UserError
 from assay.core.records.verdicts import Estimate
 from assay.store.runs.run import Run
@@ -163,6 +161,8 @@ def _build_metric(estimate: Estimate) -> dict[str, Any]:
 
 
 def _dump_yaml(value: Any) -> str:
+    import yaml
+
     return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120)
 
 
@@ -181,7 +181,7 @@ def merge_into_card(card: str, block: str) -> str:
     if found is None:
         return block + card
     before = _parse_front_matter(found[1])
-    new = yaml.safe_load(own[1] if own else block)["model-index"]
+    new = _parse_front_matter(own[1] if own else block)["model-index"]
     merged = _merge_indexes(before.get("model-index") or [], new)
     kept = _MODEL_INDEX.sub("", found[1])
     if kept and not kept.endswith("\n"):
@@ -197,6 +197,8 @@ def merge_into_card(card: str, block: str) -> str:
 
 
 def _parse_front_matter(text: str) -> dict[str, Any]:
+    import yaml  # other exports need no YAML
+
     try:
         found = yaml.safe_load(text)
     except yaml.YAMLError as error:

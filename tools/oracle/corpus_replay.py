@@ -171,11 +171,16 @@ def _set_environment(**variables: str) -> Iterator[None]:
 
 
 def _replay_share(selection: RecordSelection) -> list[RecordChecks]:
-    """Replay one worker's share. Helper files print to standard error; their warnings are dropped."""
+    """Replay one worker's share. Helper files print to standard error; their warnings are dropped.
+
+    Helper functions that start processes (`cruxeval`) fork them, as they do in the harness; the children of a spawned
+    worker would be spawned too and could not import the helper file.
+    """
     import warnings
 
     import datasets
 
+    multiprocessing.set_start_method("fork", force=True)
     datasets.disable_progress_bars()
     _disable_fingerprints()
     logging.disable(logging.WARNING)

@@ -11,7 +11,7 @@ from tests.making import Function, make_model, plan_run, write_task
 import assay
 from assay.core.ports import Model
 from assay.core.secrets import redact_fields
-from assay.engine.results.run_facts import collect_facts, describe_group
+from assay.engine.results.run_facts import collect_facts, describe_group, get_num_fewshot
 
 
 @pytest.mark.parametrize(
@@ -60,6 +60,14 @@ def test_a_resumed_run_keeps_its_first_start(workspace: Path) -> None:
     again = assay.run(model=make_model(), tasks=[path])
     assert again.facts["started"] == first.facts["started"]
     assert again.facts["seconds"] >= first.facts["seconds"]
+
+
+def test_metadata_counts_examples_of_tasks_without_others(workspace: Path) -> None:
+    path = str(write_task(workspace, "a", metadata={"version": 1, "num_fewshot": 8}))
+    planned = plan_run(make_model(), tasks=[path]).tasks["a"]
+    assert get_num_fewshot(planned) == 8
+    planned = plan_run(make_model(), tasks=[path], num_fewshot=2).tasks["a"]
+    assert get_num_fewshot(planned) == 2
 
 
 def test_a_group_shows_what_the_tasks_directly_in_it_share(workspace: Path) -> None:

@@ -224,8 +224,8 @@ def describe_group(
 
 
 def get_num_fewshot(planned: PlannedTask) -> Any:
-    """Return the number of few-shot examples; `metadata.num_fewshot` overrides it for tasks with examples in their text."""
-    return planned.spec.metadata.get("num_fewshot", planned.task.num_fewshot)
+    """Return the number of few-shot examples; without any, `metadata.num_fewshot` counts those in the task's own text."""
+    return planned.task.num_fewshot or planned.spec.metadata.get("num_fewshot", 0)
 
 
 def _to_json_config(value: Any) -> Any:

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from operator import itemgetter
 from typing import Any
 
@@ -122,7 +122,7 @@ class CompletionsModel:
         abilities: set[Ability] = {"generate", "likelihood", "rolling"}
         if self._capabilities.generates and not self._scoring_input:
             abilities -= {"likelihood", "rolling"}
-        if choose_tokenizer_backend(self._options) == "huggingface":
+        if self._tokenizer_backend == "huggingface":
             abilities |= {"chat"}
         return Traits(
             abilities=frozenset(abilities),
@@ -135,11 +135,16 @@ class CompletionsModel:
         """Return tokens with responses: scored ones, and generated ones if the server scores prompts."""
         self._gives_tokens = True
 
+    @cached_property
+    def _tokenizer_backend(self) -> str:
+        """Computed once: the engine asks for the traits several times per request, and the answer takes a file access."""
+        return choose_tokenizer_backend(self._options)
+
     @property
     def _scoring_input(self) -> str:
         """The form in which prompts are scored: `tokens`, `text`; empty: the server cannot score them."""
         capabilities = self._capabilities
-        tokens = capabilities.token_prompts and choose_tokenizer_backend(self._options) != "none"
+        tokens = capabilities.token_prompts and self._tokenizer_backend != "none"
         if capabilities.prompt_scores and tokens and self._options.tokenized_requests is not False:
             return "tokens"
         return "text" if capabilities.prompt_scores == "echo" else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 __all__ = ["make_table"]
@@ -17,7 +18,7 @@ def make_table(result_dict: Mapping[str, Any], column: str = "results", sort_res
     subtasks = result_dict.get("group_subtasks", {})
     depths = _find_depths(subtasks)
     names = sorted(entries) if sort_results else _order_names(entries, subtasks, depths)
-    rows: list[list[str]] = []
+    rows: list[list[Any]] = []
     for name in names:
         rows += _build_rows(name, entries[name], result_dict, depths.get(name, 0))
     title = "Groups" if column == "groups" else "Tasks"
@@ -26,18 +27,18 @@ def make_table(result_dict: Mapping[str, Any], column: str = "results", sort_res
 
 def _build_rows(
     name: str, entry: Mapping[str, Any], results: Mapping[str, Any], depth: int
-) -> list[list[str]]:
+) -> list[list[Any]]:
     title = f"{' ' * depth}- {entry.get('alias', name)}" if depth else str(entry.get("alias", name))
-    version = str(results["versions"].get(name, "    N/A"))
+    version = results["versions"].get(name, "    N/A")
     shots = str(results.get("n-shot", {}).get(name, " "))
     directions = results.get("higher_is_better", {}).get(name, {})
-    rows: list[list[str]] = []
+    rows: list[list[Any]] = []
     for key, value in sorted((key, value) for key, value in entry.items() if key not in _NOT_METRICS):
         metric, _, pipeline = key.partition(",")
         if metric.endswith("_stderr"):
             continue
         error = entry.get(f"{metric}_stderr,{pipeline}")
-        shown = f"{value:.4f}" if isinstance(value, float) else str(value)
+        shown = f"{value:.4f}" if isinstance(value, float) else value
         spread = ["", ""] if error is None else ["±", f"{error:.4f}" if error != "N/A" else "   N/A"]
         rows.append(
             [title, version, pipeline, shots, metric, _ARROWS.get(directions.get(metric), ""), shown, *spread]
@@ -70,29 +71,62 @@ def _order_names(
     return [*below, *sorted(name for name in entries if name not in depths)]
 
 
-def _format_markdown(headers: list[str], rows: list[list[str]]) -> str:
-    columns = [[header, *(row[index] for row in rows)] for index, header in enumerate(headers)]
-    widths = [max(3, *map(len, column)) for column in columns]
-    right = [_is_numeric(column[1:]) for column in columns]
-    lines = ["|".join(header.center(width) for header, width in zip(headers, widths, strict=True))]
-    lines.append(
-        "|".join(
-            "-" * (width - 1) + ":" if number else "-" * width
-            for width, number in zip(widths, right, strict=True)
-        )
-    )
-    for row in rows:
-        cells = zip(row, widths, right, strict=True)
-        lines.append(
-            "|".join(cell.rjust(width) if number else cell.ljust(width) for cell, width, number in cells)
-        )
-    return "".join(f"|{line}|\n" for line in lines)
+def _format_markdown(headers: list[str], rows: list[list[Any]]) -> str:
+    columns = [_format_column(header, [row[index] for row in rows]) for index, header in enumerate(headers)]
+    return "".join(f"|{'|'.join(cells)}|\n" for cells in zip(*columns, strict=True))
 
 
-def _is_numeric(cells: Sequence[str]) -> bool:
-    """Whether every cell that is not empty is a number."""
-    filled = [cell for cell in cells if cell.strip()]
+def _format_column(header: str, values: Sequence[Any]) -> list[str]:
+    """Return the cells of a column, all of one width: numbers to the right, texts to the left."""
+    numbers = _parse_numbers(values)
+    if numbers is None:
+        texts = [_format_value(value) for value in values]
+        right = [_is_number(value) for value in values]
+    else:
+        texts = _format_numbers(numbers)
+        right = [True] * len(values)
+    width = max(3, len(header), *map(len, texts))
+    rule = "-" * width if numbers is None else "-" * (width - 1) + ":"
+    cells = [
+        f"{text:>{width}}" if flag else f"{text:<{width}}" for text, flag in zip(texts, right, strict=True)
+    ]
+    return [f"{header:^{width}}", rule, *cells]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _format_value(value: Any) -> str:
+    """Return a value of a column with texts: a number without trailing zeros."""
+    return f"{Decimal(str(value)).normalize():f}" if _is_number(value) else str(value)
+
+
+def _parse_numbers(values: Sequence[Any]) -> list[Decimal | None] | None:
+    """Return the numbers of a column, None for empty cells; return None if a cell is not a number or all are empty."""
+    cells = [str(value).strip() for value in values]
     try:
-        return bool([float(cell) for cell in filled])
-    except ValueError:
-        return False
+        parsed = [Decimal(cell) if cell else None for cell in cells]
+    except InvalidOperation:
+        return None
+    return parsed if any(number is not None for number in parsed) else None
+
+
+def _format_numbers(numbers: Sequence[Decimal | None]) -> list[str]:
+    """Write every number of a column with the decimals that the longest one needs, as pytablewriter does."""
+    decimals = [_count_decimals(number) for number in numbers if number is not None and number.is_finite()]
+    places = max(decimals, default=0)
+    return [_format_number(number, places) for number in numbers]
+
+
+def _count_decimals(number: Decimal) -> int:
+    exponent = number.normalize().as_tuple().exponent
+    return max(0, -exponent) if isinstance(exponent, int) else 0
+
+
+def _format_number(number: Decimal | None, places: int) -> str:
+    if number is None:
+        return ""
+    if number.is_nan():
+        return "NaN"
+    return f"{number:.{places}f}" if number.is_finite() else str(number)

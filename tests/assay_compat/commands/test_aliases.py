@@ -105,7 +105,7 @@ def test_commands_print_the_table_and_write_the_files_of_the_harness(workspace: 
     words = ["--model", "embedded", "--tasks", "quickstart_copy", "--limit", "2", "--output_path", "out"]
     done = run(workspace, "lmms_eval", *words, "--log_samples")
     assert done.returncode == 0, done.stderr
-    assert "|     Tasks     |Version|Filter|n-shot|   Metric  |" in done.stdout, done.stdout
+    assert "|     Tasks     |Version|Filter|n-shot|  Metric   |" in done.stdout, done.stdout
     names = [re.sub(r"\d{8}_\d{6}", "DATE", path.name) for path in (workspace / "out").rglob("2*")]
     assert {"DATE_results.json", "DATE_samples_quickstart_copy.jsonl"} <= set(names)
 

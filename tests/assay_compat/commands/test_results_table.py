@@ -40,3 +40,21 @@ def test_members_of_a_group_are_below_it() -> None:
     }
     names = [line.split("|")[1].rstrip() for line in make_table(results).splitlines()[2:]]
     assert names == ["g", " - a", " - b", "z"]
+
+
+def test_numbers_of_a_column_have_the_decimals_that_one_of_them_needs() -> None:
+    results = {
+        "results": {
+            "a": {"alias": "a", "acc,none": 0.5, "acc_stderr,none": 0.0},
+            "bb": {"alias": "bb", "acc,none": 12.25, "perplexity,none": float("nan")},
+        },
+        "versions": {"a": 1.0, "bb": "Yaml"},
+        "n-shot": {"a": 5, "bb": 10},
+    }
+    assert make_table(results) == (
+        "|Tasks|Version|Filter|n-shot|  Metric  |   |Value|   |Stderr|\n"
+        "|-----|-------|------|-----:|----------|---|----:|---|-----:|\n"
+        "|a    |      1|none  |     5|acc       |   | 0.50|±  |     0|\n"
+        "|bb   |Yaml   |none  |    10|acc       |   |12.25|   |      |\n"
+        "|     |       |none  |    10|perplexity|   |  NaN|   |      |\n"
+    )

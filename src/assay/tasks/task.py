@@ -48,7 +48,8 @@ class RenderingPass:
 
     def prefetch(self, documents: int) -> None:
         """Read the few-shot examples of this many following documents together."""
-        self._prefetch_examples(documents)
+        if self._prefetch_examples is not None:
+            self._prefetch_examples(documents)
 
     def render_requests(self, document: Document) -> tuple[Request, ...]:
         """Render the requests of a document."""

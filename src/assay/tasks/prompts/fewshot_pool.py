@@ -30,8 +30,8 @@ class ExampleSource:
     """The examples of documents, in document order: a function from the fields of a document to turns."""
 
     draw: Callable[[Fields], list[Turn]]
-    prefetch: Callable[[int], None] = lambda documents: None
-    """Reads the examples of this many following documents together. The examples stay the same."""
+    prefetch: Callable[[int], None] | None = None
+    """Reads the examples of this many following documents together, if that is faster. The examples stay the same."""
 
     def __call__(self, fields: Fields) -> list[Turn]:
         return self.draw(fields)

@@ -50,11 +50,11 @@ print(json.dumps({"error": error, "cpu_s": time.process_time() - started}))
 """
 )
 OURS = (
-    "from assay.stats.intervals.standard_errors import standard_error\n"
+    "from assay.stats.intervals.standard_errors import compute_standard_error\n"
     + VALUES
     + """
 aggregation = {"mcc": "matthews_corrcoef"}.get(name, name)
-error, _ = standard_error(aggregation, values, metric="any", iterations=iterations, draws=sys.argv[4])
+error, _ = compute_standard_error(aggregation, values, metric="any", iterations=iterations, draws=sys.argv[4])
 print(json.dumps({"error": error, "cpu_s": time.process_time() - started}))
 """
 )

@@ -148,9 +148,9 @@ def write_chunk(journal: Journal, rng: random.Random, task: str, numbers: range)
 class ViewerClient:
     """Starts a viewer and requests its pages."""
 
-    def __init__(self, folder: Path, home: Path) -> None:
+    def __init__(self, folder: Path, home: Path, python: str = sys.executable) -> None:
         environment = {**os.environ, "ASSAY_HOME": str(home)}
-        command = [sys.executable, "-m", "assay", "view", str(folder), "--no_browser"]
+        command = [python, "-m", "assay", "view", str(folder), "--no_browser"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True)
         assert self.process.stdout is not None
         address = urlsplit(self.process.stdout.readline().strip())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import json
 import os
 import re
@@ -14,7 +16,7 @@ from typing import Any
 PROJECT = Path(__file__).parents[2]
 FOLDER = PROJECT / "benchmarks"
 PARTS = {
-    "checkpoint_alarms", "coverage", "crossed_intervals", "decision_errors", "instant", "latency_server", "limited_server", "machine",
+    "against_tree", "checkpoint_alarms", "coverage", "crossed_intervals", "decision_errors", "instant", "latency_server", "limited_server", "machine",
     "measurements", "peers", "plots", "reference_intervals", "remote_peers", "remote_pictures", "rendering", "run", "same_model", "subsets",
     "user_code_host",
 }  # fmt: skip
@@ -54,6 +56,27 @@ def write_table(folder: Path, **scripts: str) -> Path:
 def read_entries(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((folder / "results.json").read_text("utf-8"))["benchmarks"]
     return found
+
+
+def test_names_that_scripts_import_exist() -> None:
+    """Most scripts need a peer, so no test runs them; a renamed function must not break them unnoticed."""
+    checked = 0
+    for path in FOLDER.glob("*.py"):
+        text = path.read_text("utf-8").replace(
+            "\\n", "\n"
+        )  # scripts for other processes are string constants
+        for line, module, names in re.findall(r"^(.*?)from (assay[\w.]*) import ([\w, ]+)", text, re.M):
+            if "except ImportError" in line:  # an older name
+                continue
+            found = importlib.import_module(module)
+            for name in (one.split(" as ")[0].strip() for one in names.split(",")):
+                checked += 1
+                assert hasattr(found, name) or importlib.util.find_spec(f"{module}.{name}"), (
+                    path.name,
+                    module,
+                    name,
+                )
+    assert checked > 30
 
 
 def test_every_script_is_in_the_table() -> None:

@@ -781,7 +781,7 @@ the range of other scores from the scores: those from 0 to 1 have these limits. 
 sample happens to lie between 0 and 1 has too short an interval (exponential scores at n = 5: coverage 0.885 instead of 0.946).
 
 The constants of the intervals were chosen with the families of the first table, in 10,000 other samples of each. Of constants that are
-about as good for the first table, those were taken with which no row of the second loses its coverage. Rules without constants were added after
+about as good for the first table, those were taken with which no row of the second loses its coverage: it is a validation set, not an untouched one. Rules without constants were added after
 both tables were known: scores between two limits have no wider interval than right and wrong answers with the same mean, and units of
 different sizes have at least the error of units whose own ratios vary alike."""
 

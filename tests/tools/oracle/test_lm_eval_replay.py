@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import pytest
 from tools.oracle.checks import CHECKS, RecordChecks, count_checks
 from tools.oracle.comparison import find_difference
 from tools.oracle.corpus import CorpusError, detect_harness, read_records
-from tools.oracle.corpus_replay import RecordSelection, replay
+from tools.oracle.corpus_replay import RecordSelection, _count_alarms_in_processor_time, replay
 from tools.oracle.lm_eval_values import decode_documents, encode_value, request_key
 
 pytest.importorskip("datasets")
@@ -246,3 +248,28 @@ def test_tagged_values_are_decoded() -> None:
 )
 def test_describes_the_first_difference(ours: Any, theirs: Any, found: str | None) -> None:
     assert find_difference(ours, theirs) == found
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGPROF"), reason="this system has no timer of processor time")
+def test_alarms_of_helpers_count_processor_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def out_of_time(*_: object) -> None:
+        raise TimeoutError
+
+    def compute() -> None:
+        while True:
+            pass
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGALRM, signal.SIGPROF)}
+    monkeypatch.setattr(signal, "alarm", signal.alarm)  # restored after the test
+    _count_alarms_in_processor_time()
+    signal.signal(signal.SIGALRM, out_of_time)
+    try:
+        signal.alarm(1)
+        time.sleep(1.2)  # waiting does not count
+        assert signal.alarm(1) == 1
+        with pytest.raises(TimeoutError):
+            compute()
+    finally:
+        signal.alarm(0)
+        for number, handler in before.items():
+            signal.signal(number, handler)

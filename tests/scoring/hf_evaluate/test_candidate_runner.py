@@ -128,16 +128,16 @@ def check(
     mode: str | None = None,
     seconds: float = 10.0,
     waited_s: float | None = None,
+    computed_s: float = 0.0,
 ) -> str:
     """Run the runner without a sandbox; `mode="in_process"` is what lm_eval does."""
     job: dict[str, Any] = {"word": "word", "candidate": candidate, "tests": tests}
     job |= {"seconds": seconds, "max_added_seconds": 10.0}
     source = Path(candidate_runner.__file__).read_text("utf-8")
-    if waited_s is not None:  # as if the process had waited so long for a processor
+    if waited_s is not None:  # as if the process had waited for a processor, and used one, for so long
         job["max_added_seconds"] = 1.0
-        source = source.replace(
-            'if __name__ == "__main__"', f"read_waiting_time = lambda _: {waited_s}\nif True"
-        )
+        times = f"read_waiting_time = lambda _: {waited_s}\nread_processor_time = lambda _: {computed_s}"
+        source = source.replace('if __name__ == "__main__"', f"{times}\nif True")
     job |= choose_protocol(tests).to_json()
     if mode == "in_process":
         job |= {"mode": mode, "separate": False}
@@ -168,8 +168,19 @@ def test_wrong_programs_fail_in_one_process_and_in_two(name: str) -> None:
 def test_a_program_that_waited_too_long_for_a_processor_has_no_verdict() -> None:
     slow = "import time\ntime.sleep(60)"
     assert check(slow, "", seconds=1.0, waited_s=3.0) == "busy: waited 6 s for a processor"
-    assert check("while True: pass", "", seconds=0.1, waited_s=3.0) == "timed out", "it has used its time"
+    assert check(slow, "", seconds=1.0, waited_s=3.0, computed_s=1.0) == "timed out", "it has used its time"
     assert check(slow, "", seconds=0.5, waited_s=0.0) == "timed out"
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="this system has no /proc")
+def test_the_processor_time_of_a_process_is_what_it_computed() -> None:
+    computing = subprocess.Popen([sys.executable, "-I", "-S", "-c", "while True: pass"])
+    try:
+        while candidate_runner.read_processor_time(computing.pid) < 0.2:
+            assert computing.poll() is None
+    finally:
+        computing.kill()
+        computing.wait()
 
 
 class BusyMachine:

@@ -74,6 +74,24 @@ def test_calls_wait_together_but_run_one_at_a_time_in_order(executor: UserCodeEx
     assert started == list(range(24))
 
 
+def test_a_call_whose_wait_is_over_continues_before_a_new_one_starts(executor: UserCodeExecutor) -> None:
+    future: Future[None] = Future()
+    events: list[str] = []
+
+    def work(item: int) -> None:
+        events.append(f"start {item}")
+        if item == 0:
+            executor.wait(future)
+        if item == 1:
+            future.set_result(None)
+        events.append(f"end {item}")
+
+    call(executor, lambda: executor.map(work, range(4)))
+    assert events == [
+        "start 0", "start 1", "end 1", "end 0", "start 2", "end 2", "start 3", "end 3",
+    ]  # fmt: skip
+
+
 def test_other_work_runs_while_calls_wait(executor: UserCodeExecutor) -> None:
     reply: Future[None] = Future()
 

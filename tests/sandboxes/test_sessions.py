@@ -11,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -446,12 +447,21 @@ for sandbox in sys.argv[2:]:
 """
 
 
+@pytest.fixture
+def public_folder() -> Iterator[Path]:
+    """A folder that other users can enter. Every pytest that starts makes the folders of pytest private again."""
+    with tempfile.TemporaryDirectory(prefix="assay-sessions-") as name:
+        for folder in [Path(name), *Path(name).parents][:-2]:
+            folder.chmod(folder.stat().st_mode | 0o055)
+        yield Path(name)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="the other tests run without root")
-def test_sessions_need_no_root(tmp_path: Path) -> None:
+def test_sessions_need_no_root(public_folder: Path) -> None:
     python = shutil.which("python3", path="/usr/bin:/usr/local/bin")
     if python is None:
         pytest.skip("no interpreter that other users can run")
-    source = tmp_path / "src"
+    source = public_folder / "src"
     for package in ("core", "sandboxes"):
         shutil.copytree(
             Path(__file__).parents[2] / "src" / "assay" / package,
@@ -459,11 +469,9 @@ def test_sessions_need_no_root(tmp_path: Path) -> None:
             ignore=shutil.ignore_patterns("__pycache__"),  # other processes of the tests write there
         )
     (source / "assay" / "__init__.py").touch()
-    store = tmp_path / "store"
+    store = public_folder / "store"
     store.mkdir()
     os.chown(store, 12345, 12345)
-    for folder in [store, *store.parents][:-2]:
-        folder.chmod(folder.stat().st_mode | 0o055)
     boxes = ["namespaces", *(["bubblewrap"] if shutil.which("bwrap") else [])]
     done = subprocess.run(
         [python, "-c", OTHER_USER, str(store), *boxes],

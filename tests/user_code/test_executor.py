@@ -20,7 +20,7 @@ import numpy
 import pytest
 from greenlet import greenlet
 
-from assay.user_code.executor import MAX_SUSPENDED_CALLS, DirectExecutor, UserCodeExecutor, _Call
+from assay.user_code.executor import MAX_SUSPENDED_CALLS, DirectExecutor, QueuedCall, UserCodeExecutor
 from assay.user_code.timeouts import UserCodeStopped, UserCodeTimeout, current_timer, enforce_time_limit
 
 
@@ -248,7 +248,7 @@ def test_a_signal_between_the_lines_of_the_executor_does_not_end_it(
         raised.set()
         raise UserCodeStopped
 
-    monkeypatch.setattr(_Call, "to_greenlet", lambda _: greenlet(stop))
+    monkeypatch.setattr(QueuedCall, "to_greenlet", lambda _: greenlet(stop))
     executor.submit(int)
     assert raised.wait(20)
     monkeypatch.undo()

@@ -27,7 +27,7 @@ from greenlet import getcurrent, greenlet
 from assay.user_code.process_state import ProcessState
 from assay.user_code.timeouts import UserCodeStopped, current_timer
 
-__all__ = ["DirectExecutor", "Executor", "UserCodeExecutor"]
+__all__ = ["DirectExecutor", "Executor", "QueuedCall", "UserCodeExecutor"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -82,10 +82,10 @@ class UserCodeExecutor:
     """Runs work from any thread in the thread that calls `serve`."""
 
     def __init__(self) -> None:
-        self._inbox: queue.SimpleQueue[_Call | greenlet | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[QueuedCall | greenlet | None] = queue.SimpleQueue()
         """New calls, calls whose wait is over, or None when the executor is closed."""
 
-        self._calls: deque[_Call] = deque()
+        self._calls: deque[QueuedCall] = deque()
         self._resumable: deque[greenlet] = deque()
         self._suspended: set[greenlet] = set()
         self._thread: int | None = None
@@ -112,7 +112,7 @@ class UserCodeExecutor:
             except BaseException as error:  # noqa: BLE001 - raised again where the result is awaited
                 result.set_exception(error)
 
-        self._inbox.put(_Call(call, copy_context()))
+        self._inbox.put(QueuedCall(call, copy_context()))
         return result
 
     def close(self) -> None:
@@ -161,7 +161,7 @@ class UserCodeExecutor:
             while batch.started - batch.ended >= MAX_SUSPENDED_CALLS:
                 self.wait(batch.next_end())
             self._resume_ready()
-            call = _Call(partial(self._call_in_turn, batch, function, waiting), copy_context())
+            call = QueuedCall(partial(self._call_in_turn, batch, function, waiting), copy_context())
             batch.running = call.to_greenlet()
             self._switch_to(batch.running)
             batch.running = None
@@ -240,7 +240,7 @@ class UserCodeExecutor:
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class QueuedCall:
     """A call that has not started, with the context variables of its caller."""
 
     function: Callable[[], None]

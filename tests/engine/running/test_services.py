@@ -16,7 +16,7 @@ from assay import api
 from assay.core.errors import AssayError, ErrorGroup, InvalidOption, TaskError, UnsupportedRequest
 from assay.core.records.requests import Request
 from assay.core.records.responses import Failure, Outcome, Response, Usage
-from assay.engine.running.services import MAX_WINDOW_WAIT_S, _JudgeBacklog
+from assay.engine.running.services import MAX_WINDOW_WAIT_S, JudgeBacklog
 from assay.testing import ScriptedModel
 
 BINARY = [{"metric": "judged", "judge": {"kind": "binary"}}]
@@ -431,7 +431,7 @@ def test_two_helper_judges_with_the_same_name_are_distinguished(workspace: Path)
 
 def test_a_cancelled_consumer_leaves_the_queue_to_others() -> None:
     async def cancel_consumers_after(ticks: int) -> None:
-        backlog = _JudgeBacklog(100)
+        backlog = JudgeBacklog(100)
         await backlog.put([cast(Any, "a request")])
         takers = [asyncio.create_task(backlog.take(2)) for _ in range(5)]
         await asyncio.sleep(MAX_WINDOW_WAIT_S)

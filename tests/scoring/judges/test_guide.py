@@ -10,7 +10,7 @@ import yaml
 
 from assay.core.records.specs import MetricSpec
 from assay.scoring.judges import JUDGES
-from assay.scoring.judges.spec import _KEYS, parse_judge
+from assay.scoring.judges.spec import JUDGE_KEYS, parse_judge
 from assay.scoring.scorer import Scorer
 from assay.tasks.files.task_loader import load_task
 
@@ -38,5 +38,5 @@ def test_every_key_and_every_kind_is_told() -> None:
         for key in re.findall(r"`(\w+)`", row)
     }
     own = {name for kind in JUDGES.names() for name in inspect.signature(JUDGES.get(kind)).parameters}
-    assert told == {*_KEYS, *own} - {"where"}
+    assert told == {*JUDGE_KEYS, *own} - {"where"}
     assert all(f"| `{kind}` |" in GUIDE for kind in JUDGES.names())

@@ -31,7 +31,7 @@ from assay.sandboxes.program_runner import ProgramRunner
 from assay.store.cache.response_cache import ResponseSource
 from assay.store.journal.journal import Journal
 
-__all__ = ["ModelServices", "first_error", "open_model"]
+__all__ = ["JudgeBacklog", "ModelServices", "first_error", "open_model"]
 
 E = TypeVar("E", bound=Exception)
 
@@ -195,7 +195,7 @@ class _JudgeClient:
         self._sending: set[asyncio.Task[None]] = set()
         """Requests that wait for the budget or for the queue."""
 
-        self._backlog = _JudgeBacklog(MAX_QUEUED)
+        self._backlog = JudgeBacklog(MAX_QUEUED)
         self._arrived: list[tuple[str, Outcome]] = []
         self._unsaved = UnsavedAnswerLimiter(model)
         self._writing = False
@@ -329,7 +329,7 @@ class _JudgeClient:
             await self.model.close()
 
 
-class _JudgeBacklog(Backlog):
+class JudgeBacklog(Backlog):
     """The queue of a judge. Hands out windows that are not full after a short wait."""
 
     async def take(self, count: int) -> list[Request]:

@@ -14,14 +14,15 @@ from assay.scoring.judges import JUDGES
 from assay.scoring.judges.prompts import FieldText
 from assay.scoring.judges.records import Judge
 
-__all__ = ["JudgeModel", "JudgeSpec", "parse_judge"]
+__all__ = ["JUDGE_KEYS", "JudgeModel", "JudgeSpec", "parse_judge"]
 
 SETTINGS: Mapping[str, Any] = {"until": [], "temperature": 0.0, "max_gen_toks": 1024}
 """The default generation settings of a judge."""
 
-_KEYS = frozenset(
+JUDGE_KEYS = frozenset(
     "kind model settings system question reference against media combine quorum repeats".split()
 )
+"""The keys that every kind of judge has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +82,9 @@ def parse_judge(entry: MetricSpec, where: str) -> JudgeSpec:
     make = JUDGES.get(given["kind"], where=place)
     own = set(inspect.signature(make).parameters) - {"where"}
     for key in given:
-        if key not in _KEYS | own:
-            close = get_close_matches(str(key), sorted(_KEYS | own), n=1)
-            hint = f"did you mean `{close[0]}`?" if close else f"it has {', '.join(sorted(_KEYS | own))}"
+        if key not in JUDGE_KEYS | own:
+            close = get_close_matches(str(key), sorted(JUDGE_KEYS | own), n=1)
+            hint = f"did you mean `{close[0]}`?" if close else f"it has {', '.join(sorted(JUDGE_KEYS | own))}"
             raise TaskError(f"a {given['kind']} judge has no key `{key}`", where=f"{place}.{key}", hint=hint)
     chosen = {key: value for key, value in given.items() if key in own}
     for key, value in chosen.items():

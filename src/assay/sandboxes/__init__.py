@@ -1,4 +1,7 @@
-"""Sandboxes run untrusted programs: Program -> Execution. They know nothing of models and scores."""
+"""Sandboxes run untrusted programs: Program -> Execution. They know nothing of models and scores.
+
+The limits of memory, time, processes and output are `ResourceLimits` in `assay.core.records.programs`.
+"""
 
 from __future__ import annotations
 

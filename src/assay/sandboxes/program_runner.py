@@ -1,6 +1,7 @@
 """Run programs in a sandbox: select the sandbox for the first program, limit concurrency, count executions.
 
-Programs run on an event loop in a separate thread, so that event loops, threads of task code and plans can wait for them.
+The limits of a program are its `ResourceLimits` (`assay.core.records.programs`), set by what runs it, such as
+`assay.scoring.hf_evaluate.code_eval`. Programs run on an event loop in a separate thread, so that event loops, threads of task code and plans can wait for them.
 """
 
 from __future__ import annotations

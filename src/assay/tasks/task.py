@@ -23,7 +23,7 @@ from assay.tasks.data.rows import Split
 from assay.tasks.dialogues import open_dialogue, request_settings
 from assay.tasks.documents import RenderingOptions, TaskDocuments
 from assay.tasks.files.helper_functions import compatibility_layers
-from assay.tasks.prompts.fewshot_pool import ExampleSource, FewshotExamples
+from assay.tasks.prompts.fewshot_examples import ExampleSource, FewshotExamples
 from assay.tasks.prompts.field_compilers import compile_field, compile_media, compile_text, copy_fields
 from assay.tasks.prompts.media_parts import to_audio_part, to_image_part
 from assay.tasks.prompts.tool_prompts import write_tools_as_text

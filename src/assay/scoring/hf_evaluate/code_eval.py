@@ -19,7 +19,10 @@ from assay.core.program_executor import execute_programs
 from assay.core.records.programs import Execution, Program, ResourceLimits, SandboxError
 from assay.scoring.hf_evaluate.candidate_protocol import choose_protocol
 
-__all__ = ["code_eval", "pass_at_k", "run_candidates"]
+__all__ = ["CANDIDATE_MEMORY_BYTES", "code_eval", "pass_at_k", "run_candidates"]
+
+CANDIDATE_MEMORY_BYTES = 4 << 30
+"""Memory limit of a candidate program; other programs have that of `ResourceLimits`."""
 
 
 def code_eval(
@@ -82,7 +85,10 @@ _KILLED = f"{_BUSY}the sandbox killed it before its own timer"
 
 
 def run_candidates(
-    candidates: Sequence[str | tuple[str, str]], *, timeout_s: float = 3.0, memory_bytes: int = 4 << 30
+    candidates: Sequence[str | tuple[str, str]],
+    *,
+    timeout_s: float = 3.0,
+    memory_bytes: int = CANDIDATE_MEMORY_BYTES,
 ) -> list[str]:
     """Run candidates, each with its tests, and return `passed`, `timed out` or `failed: …` with the exception for each.
 

@@ -1,6 +1,6 @@
 """Opens database files: creates missing ones, migrates older ones, rejects newer or damaged ones.
 
-SQLite's `user_version` holds the version of the format.
+The columns are in `tables.py`, changes of older files in `migrations.py`. SQLite's `user_version` holds the version of the format.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The multimodal fields of lmms_eval: `doc_to_visual`, `doc_to_messages` and their keyword arguments."""
+"""The multimodal fields of lmms_eval: `doc_to_visual`, `doc_to_messages` and their keyword arguments.
+
+Few-shot examples of both harnesses are rendered in `fewshot_examples.py`.
+"""
 
 from __future__ import annotations
 

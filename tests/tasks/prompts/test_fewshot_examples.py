@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from assay.core.errors import TaskError
 from assay.tasks.data.local_files import JsonLines
 from assay.tasks.data.rows import Rows
-from assay.tasks.prompts import fewshot_pool
-from assay.tasks.prompts.fewshot_pool import FewshotSampler, cache_examples
+from assay.tasks.prompts import fewshot_examples
+from assay.tasks.prompts.fewshot_examples import FewshotSampler, cache_examples
 from assay.tasks.prompts.turns import Turn
 from assay.tasks.task import Task
 
@@ -36,7 +36,7 @@ def test_an_example_is_written_once_however_often_it_is_drawn() -> None:
 
 
 def test_of_a_huge_pool_only_some_examples_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fewshot_pool, "_MAX_CACHED_EXAMPLES", 2)
+    monkeypatch.setattr(fewshot_examples, "_MAX_CACHED_EXAMPLES", 2)
     written: list[int] = []
 
     def make(at: int) -> list[Turn]:

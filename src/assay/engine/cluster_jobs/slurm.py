@@ -121,6 +121,7 @@ trap finish EXIT
 # SLURM sends USR1 before the time limit; scancel sends TERM.
 run=
 stop() {
+    run=${run:-${!:-}} # a signal can arrive between the start of the run and the next line
     [ -n "$run" ] || return 0
     kill -TERM "$run" 2>/dev/null || true
     wait "$run" || true

@@ -18,8 +18,7 @@ from typing import Any
 from tests.models.remote.scripted_server import Act, ReceivedRequest, replying, start_scripted_server
 
 from assay.models.remote.transport.address import parse_address
-from assay.models.remote.transport.connection import Reply
-from assay.models.remote.transport.http import HttpClient
+from assay.models.remote.transport.http import HttpClient, Reply
 
 POISON = "POISON"
 _POISONED = {

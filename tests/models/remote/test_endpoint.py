@@ -182,8 +182,11 @@ def test_a_server_that_stays_unreachable_stops_the_run(monkeypatch: pytest.Monke
             url = server.url
         patience = RetryPolicy(retries=1000, initial_delay_s=0.01, max_delay_s=0.02)
         endpoint = Endpoint(parse_address(url), retry_policy=patience)
-        with pytest.raises(AssayError, match="lost the connection"):
-            await endpoint.post("/say", {}, read_word)
+        try:
+            with pytest.raises(AssayError, match="lost the connection"):
+                await endpoint.post("/say", {}, read_word)
+        finally:
+            await endpoint.close()
 
     asyncio.run(go())
 

@@ -11,7 +11,7 @@ import pytest
 
 from assay.models.remote.errors import CallError, error_from_reply, read_retry_after
 from assay.models.remote.retries import RetryPolicy
-from assay.models.remote.transport.connection import Reply
+from assay.models.remote.transport.http import Reply
 
 
 def parse_error(status: int, body: object = None, **headers: str) -> CallError | None:

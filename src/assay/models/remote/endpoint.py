@@ -25,15 +25,16 @@ from assay.models.remote.concurrency import INITIAL_CONCURRENCY, ConcurrencyLimi
 from assay.models.remote.errors import BadReply, CallError, CallFailed, error_from_reply
 from assay.models.remote.retries import Attempt, RetryPolicy
 from assay.models.remote.transport.address import Address
-from assay.models.remote.transport.connection import (
+from assay.models.remote.transport.http import (
     DEFAULT_MAX_BODY_BYTES,
     ConnectError,
+    HttpClient,
+    HttpRequest,
     ReadTimeout,
     RemoteProtocolError,
     Reply,
     ReplyTooLarge,
 )
-from assay.models.remote.transport.http import HttpClient, HttpRequest
 
 __all__ = ["CallOutcome", "Endpoint", "count_probe_posts"]
 

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from assay.core.records.responses import Failure
-from assay.models.remote.transport.connection import Reply
+from assay.models.remote.transport.http import Reply
 
 __all__ = ["BUSY_STATUSES", "BadReply", "CallError", "CallFailed", "error_from_reply", "read_retry_after"]
 

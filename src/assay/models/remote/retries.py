@@ -1,7 +1,7 @@
 """Retry policy, and one attempt of a call.
 
-An attempt is sent synchronously when it gets a slot, and releases the slot synchronously when its reply arrives. With many
-calls in flight replies arrive in groups; waiting for the next loop iteration would leave the server idle meanwhile.
+An attempt releases its slot as soon as its reply is complete, before the task of the caller resumes. With many calls in flight
+replies arrive in groups; waiting for the next iteration of the event loop would leave the server idle meanwhile.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from dataclasses import dataclass
 
 from assay.models.remote.concurrency import CallResult, ConcurrencyLimiter, Waiter
 from assay.models.remote.errors import BUSY_STATUSES, CallError, read_retry_after
-from assay.models.remote.transport.connection import (
+from assay.models.remote.transport.http import (
     ConnectError,
-    Connection,
+    Exchange,
+    HttpClient,
+    HttpRequest,
     ReadTimeout,
     RemoteProtocolError,
     Reply,
 )
-from assay.models.remote.transport.http import HttpClient, HttpRequest
 
 __all__ = ["Attempt", "RetryPolicy"]
 
@@ -61,7 +62,7 @@ class Attempt(Waiter):
     """One attempt of a call. Await `reply`; call `cancel` to abandon it."""
 
     __slots__ = (
-        "_connecting", "_connection", "_http", "_is_abandoned", "_is_new", "_limiter", "_max_retry_wait_s", "_request", "_started_at", "_ticket", "_timeout_s", "reply", "seconds",
+        "_exchange", "_http", "_is_abandoned", "_limiter", "_max_retry_wait_s", "_request", "_started_at", "_ticket", "_timeout_s", "reply", "seconds",
     )  # fmt: skip
 
     def __init__(
@@ -81,23 +82,17 @@ class Attempt(Waiter):
         self._limiter, self._http = limiter, http
         self._request, self._timeout_s = request, timeout_s
         self._max_retry_wait_s = max_retry_wait_s
-        self._connection: Connection | None = None
-        self._connecting: asyncio.Task[None] | None = None
+        self._exchange: Exchange | None = None
         self._is_abandoned = False
-        self._is_new = False
-        """Whether the connection was opened for this attempt."""
-
         self._ticket = 0
         self._started_at = 0.0
         limiter.enqueue(self)
 
     def start(self, ticket: int) -> None:
-        """Send the request on an idle connection, or open a new one."""
+        """Send the request."""
         self._ticket, self._started_at = ticket, time.monotonic()
-        self._connection = self._http.send_on_idle(self._request, self._timeout_s, self.reply, self._on_end)
-        if self._connection is None:
-            self._connecting = asyncio.get_running_loop().create_task(self._connect())
-            self._connecting.add_done_callback(self._on_connected)
+        self._exchange = Exchange(self.reply, self._on_connect, self._on_end)
+        self._http.start(self._exchange, self._request, self._timeout_s)
 
     def is_cancelled(self) -> bool:
         """Return whether the caller was cancelled."""
@@ -108,39 +103,20 @@ class Attempt(Waiter):
         self._is_abandoned = True
         if not self.started:
             self._limiter.withdraw_waiter(self)
-        elif self._connecting is not None:
-            self._connecting.cancel()
-        elif self._connection is not None:
-            self._connection.abandon(self.reply)
+        elif self._exchange is not None:
+            self._exchange.cancel()
 
-    async def _connect(self) -> None:
-        try:
-            connection = await self._http.connect()
-        except BaseException as error:
-            if not isinstance(error, Exception):
-                raise  # cancelled: `_on_connected` frees the slot
-            self._connecting = None
-            self._limiter.release(self._ticket, "refused" if isinstance(error, ConnectError) else "failed")
-            if not self.reply.done():
-                self.reply.set_exception(error)
-            return
-        self._connecting, self._connection, self._is_new = None, connection, True
+    def _on_connect(self) -> None:
+        """Count the request when it is sent, not when its connection was requested."""
         self._limiter.rate_limit.count_delayed(self.tokens, time.monotonic() - self._started_at)
-        self._http.send_on(connection, self._request, self._timeout_s, self.reply, self._on_end)
 
-    def _on_connected(self, task: asyncio.Task[None]) -> None:
-        """Free the slot of an attempt that was cancelled while it connected, even before the task ran."""
-        if task.cancelled():
-            self._connecting = None
-            self._limiter.release(self._ticket, "failed")
-
-    def _on_end(self, outcome: Reply | Exception) -> None:
-        """Free the slot for the next call; called by the connection before the reply is parsed."""
+    def _on_end(self, exchange: Exchange, outcome: Reply | Exception) -> None:
+        """Free the slot for the next call, before the reply is parsed."""
         self.seconds = time.monotonic() - self._started_at
-        result, retry_after_s = self._classify(outcome)
+        result, retry_after_s = self._classify(exchange, outcome)
         self._limiter.release(self._ticket, result, self.seconds, retry_after_s=retry_after_s)
 
-    def _classify(self, outcome: Reply | Exception) -> tuple[CallResult, float | None]:
+    def _classify(self, exchange: Exchange, outcome: Reply | Exception) -> tuple[CallResult, float | None]:
         """Return the result for the concurrency limiter, and the delay a busy server asks for.
 
         Where the server reports its quota, a delay means that it is used up, so it applies to all calls at once.
@@ -148,8 +124,10 @@ class Attempt(Waiter):
         if isinstance(outcome, ReadTimeout):
             return "late", None
         if isinstance(outcome, Exception):  # a server with too many connections closes new ones
-            is_refused = self._is_new and not self._is_abandoned and isinstance(outcome, RemoteProtocolError)
-            return "refused" if is_refused else "failed", None
+            is_refused = isinstance(outcome, ConnectError) or (
+                exchange.has_new_connection and isinstance(outcome, RemoteProtocolError)
+            )
+            return "refused" if is_refused and not self._is_abandoned else "failed", None
         headers, status = outcome.headers, outcome.status
         if (_REMAINING_HEADERS[0] in headers or _REMAINING_HEADERS[1] in headers) and (
             wait_s := read_retry_after(headers)

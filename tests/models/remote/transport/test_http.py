@@ -13,8 +13,16 @@ from tests.models.remote.scripted_server import Act, Script, replying, start_scr
 from assay.core.errors import MissingPackage
 from assay.core.installation import format_install_command
 from assay.models.remote.transport.address import parse_address
-from assay.models.remote.transport.connection import ConnectError, ReadTimeout, RemoteProtocolError, Reply
-from assay.models.remote.transport.http import HttpClient
+from assay.models.remote.transport.http import (
+    ConnectError,
+    Exchange,
+    HttpClient,
+    HttpRequest,
+    ReadTimeout,
+    RemoteProtocolError,
+    Reply,
+    ReplyTooLarge,
+)
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
@@ -165,6 +173,75 @@ def test_an_unexpected_reply_closes_the_connection() -> None:
     assert server.connections == 2
 
 
+def test_a_reply_that_no_request_asked_for_closes_the_connection() -> None:
+    def script(asked: Any) -> list[Act]:
+        stray = [0.05, *replying({"said": "stray"})] if asked.json["number"] == 0 else []
+        return replying({"said": asked.json["number"]}) + stray
+
+    async def go() -> None:
+        async with start_scripted_server(script) as server:
+            client = HttpClient(parse_address(server.url), headers={})
+            first = await client.request("POST", "/", b'{"number": 0}', timeout_s=5)
+            await asyncio.sleep(0.2)
+            second = await client.request("POST", "/", b'{"number": 1}', timeout_s=5)
+            await client.close()
+            assert (first.body, second.body) == (b'{"said": 0}', b'{"said": 1}')
+            assert server.connections == 2
+
+    asyncio.run(go())
+
+
+def test_a_large_body_is_sent_completely() -> None:
+    async def go() -> None:
+        async with start_scripted_server(lambda asked: replying({"length": len(asked.body)})) as server:
+            client = HttpClient(parse_address(server.url), headers={})
+            reply = await client.request("POST", "/", b"x" * 3_000_000, timeout_s=5)
+            await client.close()
+            assert reply.body == b'{"length": 3000000}'
+            assert server.asked[0].headers["content-length"] == "3000000"
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize(
+    "acts",
+    [replying(b"x" * 5000), replying(gzip.compress(b"x" * 5000), Content_Encoding="gzip")],
+    ids=["plain", "compressed"],
+)
+def test_a_reply_larger_than_the_limit_is_an_error(acts: list[Act]) -> None:
+    request = HttpRequest("GET", "/", max_body_bytes=1000)
+
+    async def go() -> None:
+        async with start_scripted_server(lambda asked: acts) as server:
+            client = HttpClient(parse_address(server.url), headers={})
+            exchange = Exchange()
+            client.start(exchange, request, 5.0)
+            with pytest.raises(ReplyTooLarge, match="max_reply_mb"):
+                await exchange.reply
+            await client.close()
+
+    asyncio.run(go())
+
+
+def test_cancelling_an_exchange_closes_its_connection() -> None:
+    ended: list[Reply | Exception] = []
+
+    async def go() -> None:
+        async with start_scripted_server(lambda asked: [30.0]) as server:
+            client = HttpClient(parse_address(server.url), headers={})
+            exchange = Exchange(on_end=lambda _, outcome: ended.append(outcome))
+            client.start(exchange, HttpRequest("GET", "/"), 5.0)
+            while not exchange.is_connected:
+                await asyncio.sleep(0.001)
+            exchange.cancel()
+            with pytest.raises(RemoteProtocolError, match="cancelled"):
+                await exchange.reply
+            await client.close()
+
+    asyncio.run(go())
+    assert len(ended) == 1
+
+
 def test_a_refused_connection_is_a_connect_error() -> None:
     async def go() -> None:
         async with start_scripted_server(lambda asked: []) as server:
@@ -172,6 +249,7 @@ def test_a_refused_connection_is_a_connect_error() -> None:
         client = HttpClient(parse_address(f"http://127.0.0.1:{port}"), headers={})
         with pytest.raises(ConnectError):
             await client.request("GET", "/", timeout_s=1)
+        await client.close()
 
     asyncio.run(go())
 
@@ -233,8 +311,8 @@ def test_a_server_with_an_ipv6_address_is_called() -> None:
     asyncio.run(go())
 
 
-def test_a_missing_parser_is_reported_before_connecting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "httptools", None)
+def test_a_missing_package_is_reported_before_connecting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
     client = HttpClient(parse_address("http://127.0.0.1:9"), headers={})
     with pytest.raises(MissingPackage) as caught:
         asyncio.run(client.request("GET", "/models", timeout_s=1))

@@ -14,8 +14,7 @@ import pytest
 
 from assay.core.errors import InvalidOption
 from assay.models.remote.transport.address import build_tls_context, parse_address
-from assay.models.remote.transport.connection import ConnectError, RemoteProtocolError
-from assay.models.remote.transport.http import HttpClient
+from assay.models.remote.transport.http import ConnectError, HttpClient, RemoteProtocolError
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="not installed: openssl")
 
@@ -85,7 +84,7 @@ def run_with_server(
 
 
 async def call_server(url: str, times: int = 2, **arguments: Any) -> list[bytes]:
-    client = HttpClient(parse_address(url), headers={}, **arguments)
+    client = HttpClient(parse_address(url), headers={"Authorization": "key-of-the-server"}, **arguments)
     try:
         return [(await client.request("POST", "/x", b"{}", timeout_s=10)).body for _ in range(times)]
     finally:
@@ -186,9 +185,10 @@ def test_https_uses_a_proxy_tunnel(certificate: tuple[Path, Path], monkeypatch: 
 
     assert run_with_server(certificate, use) == [BODY, BODY, BODY]
     connect, to_ipv6 = asked
-    assert to_ipv6.startswith(b"CONNECT [2001:db8::1]:443 HTTP/1.1\r\nHost: [2001:db8::1]:443\r\n")
+    assert to_ipv6.startswith(b"CONNECT [2001:db8::1]:443 HTTP/1.1\r\nHost: [2001:db8::1]")
     assert connect.startswith(b"CONNECT models.example:443 HTTP/1.1\r\n")
     assert b"Proxy-Authorization: Basic bWU6c2VjcmV0\r\n" in connect
+    assert b"key-of-the-server" not in connect, "only the server gets its key"
 
 
 def test_a_proxy_that_rejects_the_tunnel_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,16 @@ class Proxy:
     authorization: str = ""
     """Value of the `Proxy-Authorization` header; empty: none."""
 
+    @property
+    def url(self) -> str:
+        """The URL, without the password."""
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that only the proxy gets."""
+        return {"Proxy-Authorization": self.authorization} if self.authorization else {}
+
     def __repr__(self) -> str:
         return f"Proxy({self.host}:{self.port})"
 

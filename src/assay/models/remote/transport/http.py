@@ -1,38 +1,78 @@
-"""An HTTP/1.1 client on asyncio transports with keep-alive connections, one exchange at a time on each.
+"""The HTTP client of remote models: aiohttp, with the errors and limits that API calls need.
 
-It supports what API calls need: small requests, complete replies (parsed by `httptools`), no redirects, no cookies.
-General clients need 0.3 ms of CPU time per call or more, which limits them to a few thousand calls a second; this one
-needs 0.1 ms (`benchmarks/remote_models.py`).
+No redirects, no cookies, no retries of a request that was sent: the caller decides about them. A connection is closed and
+never reused after a cancelled request, a timeout or unexpected data, so a reply always belongs to its request.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ssl
-import time
-from collections.abc import Mapping
+import io
+import zlib
+from collections.abc import Callable, Coroutine, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
+from assay.core.errors import MissingPackage
 from assay.models.remote.transport.address import Address, Proxy, build_tls_context
-from assay.models.remote.transport.connection import (
-    DEFAULT_MAX_BODY_BYTES,
-    ConnectError,
-    Connection,
-    ExchangeCallback,
-    ProxyTunnel,
-    ReadTimeouts,
-    Reply,
-    load_http_parser,
-)
 
-__all__ = ["HttpClient", "HttpRequest"]
+if TYPE_CHECKING:
+    import aiohttp
+    from aiohttp.connector import Connection
+    from yarl import URL
+
+__all__ = [
+    "DEFAULT_MAX_BODY_BYTES",
+    "ConnectError",
+    "Exchange",
+    "HttpClient",
+    "HttpRequest",
+    "ReadTimeout",
+    "RemoteProtocolError",
+    "Reply",
+    "ReplyTooLarge",
+]
+
+DEFAULT_MAX_BODY_BYTES = 64 * 2**20
+_MAX_HEAD_LINE_BYTES = 64 * 1024
+_MAX_BODY_IN_ONE_WRITE_BYTES = 2**20
+"""aiohttp warns about larger bodies of bytes; they are sent in pieces."""
 
 _MAX_IDLE_S = 60.0
 """Idle connections older than this are closed instead of reused."""
 
-_MAX_CACHED_HEADS = 64
+
+class ConnectError(Exception):
+    """The connection could not be opened: refused, unknown host, untrusted certificate."""
+
+
+class RemoteProtocolError(Exception):
+    """The connection closed before the reply was complete, or the server sent invalid HTTP."""
+
+
+class ReplyTooLarge(Exception):
+    """The body of the reply is larger than the limit, before or after decompression."""
+
+
+class ReadTimeout(Exception):
+    """The reply was not complete within the timeout."""
+
+
+@dataclass(slots=True)
+class Reply:
+    """A complete HTTP reply."""
+
+    status: int
+    headers: Mapping[str, str]
+    """Keys are lower case."""
+
+    body: bytes
+
+    @property
+    def content_type(self) -> str:
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 @dataclass(slots=True)
@@ -45,6 +85,69 @@ class HttpRequest:
     content_type: str = "application/json"
     max_body_bytes: int = DEFAULT_MAX_BODY_BYTES
     """Largest accepted body of the reply, after decompression."""
+
+
+class Exchange:
+    """One request and its reply. Await `reply`; call `cancel` to close the connection."""
+
+    __slots__ = ("_on_connect", "_on_end", "_task", "has_new_connection", "is_connected", "reply")
+
+    def __init__(
+        self,
+        reply: asyncio.Future[Reply] | None = None,
+        on_connect: Callable[[], None] | None = None,
+        on_end: Callable[[Exchange, Reply | Exception], None] | None = None,
+    ) -> None:
+        self.reply: asyncio.Future[Reply] = reply or asyncio.get_running_loop().create_future()
+        self.is_connected = False
+        self.has_new_connection = False
+        """Whether the connection was opened for this exchange."""
+
+        self._on_connect, self._on_end = on_connect, on_end
+        self._task: asyncio.Task[None] | None = None
+
+    def cancel(self) -> None:
+        """Close the connection, unless the reply is complete. Calls `on_end` immediately."""
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            self._finish(RemoteProtocolError("request cancelled"))
+
+    def start(self, send: Callable[[], Coroutine[Any, Any, Reply]]) -> asyncio.Task[None]:
+        """Run `send`, which returns the reply, in a task."""
+        self._task = asyncio.get_running_loop().create_task(self._run(send))
+        return self._task
+
+    def record_connection(self, *, is_new: bool) -> None:
+        """Record that the request has a connection."""
+        self.is_connected, self.has_new_connection = True, is_new
+        if is_new and self._on_connect is not None:
+            self._on_connect()
+
+    async def _run(self, send: Callable[[], Coroutine[Any, Any, Reply]]) -> None:
+        _current_exchange.set(self)
+        try:
+            outcome: Reply | Exception = await send()
+        except asyncio.CancelledError:  # by `cancel`, or because the event loop ends
+            self._finish(RemoteProtocolError("request cancelled"))
+            raise
+        except Exception as error:  # noqa: BLE001 - reported to the caller
+            outcome = error
+        self._finish(outcome)
+
+    def _finish(self, outcome: Reply | Exception) -> None:
+        """Call `on_end` before the task that awaits the reply resumes, so that its slot is free at once."""
+        on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            on_end(self, outcome)
+        if self.reply.done():
+            return
+        if isinstance(outcome, Exception):
+            self.reply.set_exception(outcome)
+        else:
+            self.reply.set_result(outcome)
+
+
+_current_exchange: ContextVar[Exchange] = ContextVar("current_exchange")
 
 
 class HttpClient:
@@ -60,30 +163,20 @@ class HttpClient:
         client_cert_path: str = "",
         connect_timeout_s: float = 15.0,
     ) -> None:
+        for name, value in headers.items():
+            if any(ch in f"{name}{value}" for ch in "\r\n\0"):
+                raise ValueError(f"the header {name!r} contains a line break")
+        encoding = "identity" if address.is_local else "gzip"
+        self._headers = {"Accept": "application/json", "Accept-Encoding": encoding, "User-Agent": "assay"}
+        self._headers.update(headers)
         self._address = address
-        self._verify = verify_certificate
-        self._certificates, self._client_certificate = ca_cert_path, client_cert_path
+        self._tls = (verify_certificate, ca_cert_path, client_cert_path)
         self._connect_timeout_s = connect_timeout_s
-        self._idle: list[Connection] = []
-        self._open: set[Connection] = set()
-        self._head = _build_head_lines(address, headers)
+        self._session: aiohttp.ClientSession | None = None
         self._proxy: Proxy | None = None
-        self._prefix = address.path
-        self._timeouts = ReadTimeouts()
-        self._heads: dict[tuple[str, str, str], bytes] = {}
-        """The heads of requests, up to the length of the body, by method, path and content type."""
-
-        self._ready = False
-
-    def _prepare(self) -> None:
-        """Find the proxy once. Plain HTTP through a proxy needs the full URL in the request line."""
-        load_http_parser()  # report a missing package before connecting
-        self._ready = True
-        self._proxy = self._address.find_proxy()
-        if self._proxy is not None and self._address.scheme == "http":
-            self._prefix = self._address.origin + self._address.path
-            if self._proxy.authorization:
-                self._head += f"Proxy-Authorization: {self._proxy.authorization}\r\n"
+        self._headers_by_type: dict[str, dict[str, str]] = {}
+        self._running: dict[asyncio.Task[None], Exchange] = {}
+        self._urls: dict[str, URL] = {}
 
     async def request(
         self,
@@ -101,154 +194,206 @@ class HttpClient:
             RemoteProtocolError: The connection closed before the reply was complete, or the reply is invalid.
             ReadTimeout: The reply was not complete in time.
         """
-        call = HttpRequest(method, path, body, content_type)
-        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        connection = self.send_on_idle(call, timeout_s, future)
-        if connection is None:
-            connection = await self.connect()
-            self.send_on(connection, call, timeout_s, future)
+        exchange = Exchange()
+        self.start(exchange, HttpRequest(method, path, body, content_type), timeout_s)
         try:
-            return await future
+            return await exchange.reply
         except BaseException:
-            connection.abandon(future)
+            exchange.cancel()
             raise
 
-    def send_on_idle(
-        self,
-        request: HttpRequest,
-        timeout_s: float,
-        future: asyncio.Future[Reply],
-        on_end: ExchangeCallback | None = None,
-    ) -> Connection | None:
-        """Send a request on an idle connection; return None if there is none (then use `connect` and `send_on`)."""
-        connection = self._take_idle()
-        if connection is not None:
-            self.send_on(connection, request, timeout_s, future, on_end)
-        return connection
+    def start(self, exchange: Exchange, request: HttpRequest, timeout_s: float) -> None:
+        """Send a request. The exchange receives the reply or one of the errors of `request`."""
 
-    def send_on(
-        self,
-        connection: Connection,
-        request: HttpRequest,
-        timeout_s: float,
-        future: asyncio.Future[Reply],
-        on_end: ExchangeCallback | None = None,
-    ) -> None:
-        """Send a request on this connection."""
-        body, method = request.body, request.method
-        key = (method, request.path, request.content_type if body else "")
-        head = self._heads.get(key)
-        if head is None:
-            if len(self._heads) >= _MAX_CACHED_HEADS:
-                self._heads.clear()
-            head = self._heads[key] = self._build_head(*key)
-        length = b"Content-Length: %d\r\n\r\n" % len(body) if body or method == "POST" else b"\r\n"
-        connection.exchange(head + length, body, timeout_s, future, on_end, request.max_body_bytes)
-
-    def _build_head(self, method: str, path: str, content_type: str) -> bytes:
-        query = f"?{self._address.query}" if self._address.query else ""
-        head = f"{method} {self._prefix}{path}{query} HTTP/1.1\r\n{self._head}"
-        if content_type:
-            head += f"Content-Type: {content_type}\r\n"
-        return head.encode("latin-1")
-
-    def _on_release(self, connection: Connection) -> None:
-        """Return a connection to the pool after an exchange."""
-        if connection.alive:
-            connection.idle_since = time.monotonic()
-            self._idle.append(connection)
-        else:
-            self._open.discard(connection)
+        task = exchange.start(lambda: self._send(exchange, request, timeout_s))
+        self._running[task] = exchange
+        task.add_done_callback(self._running.pop)
 
     async def close(self) -> None:
-        """Close every connection."""
-        for connection in list(self._open):
-            connection.abort()
-        self._open.clear()
-        self._idle.clear()
-        self._timeouts.close()
+        """Cancel the running requests and close every connection."""
+        running = dict(self._running)
+        for exchange in running.values():
+            exchange.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
         await asyncio.sleep(0)  # transports close in the next iteration of the loop
 
-    def _take_idle(self) -> Connection | None:
-        while self._idle:
-            connection = self._idle.pop()
-            age_s = time.monotonic() - connection.idle_since
-            if connection.alive and age_s < _MAX_IDLE_S:
-                return connection
-            self._open.discard(connection)
-            connection.abort()
-        return None
+    # --- one exchange -------------------------------------------------------------------------
 
-    async def connect(self) -> Connection:
-        """Open a new connection.
+    async def _send(self, exchange: Exchange, request: HttpRequest, timeout_s: float) -> Reply:
+        session = self._session or self._open_session()
+        import aiohttp
 
-        Raises:
-            ConnectError: The connection could not be opened.
-        """
-        if not self._ready:
-            self._prepare()
+        status = 0
         try:
-            async with asyncio.timeout(self._connect_timeout_s):
-                connection = await (
-                    self._connect_through_proxy(self._proxy) if self._proxy else self._connect_directly()
-                )
-        except TimeoutError:
-            raise ConnectError(f"no connection within {self._connect_timeout_s:g} s") from None
-        except ssl.SSLCertVerificationError as error:
-            raise ConnectError(f"untrusted certificate: {error.verify_message}") from None
-        except (OSError, ssl.SSLError) as error:
-            raise ConnectError(error.strerror or str(error) or type(error).__name__) from None
-        self._open.add(connection)
-        return connection
+            async with session.request(
+                request.method,
+                self._urls.get(request.path) or self._build_url(request.path),
+                data=_to_payload(request),
+                headers=self._build_headers(request.content_type if request.body else ""),
+                timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=self._connect_timeout_s),
+                allow_redirects=False,
+                proxy=self._proxy.url if self._proxy is not None else None,
+                proxy_headers=self._proxy.headers if self._proxy is not None else None,
+            ) as reply:
+                status = reply.status
+                headers = {name.lower(): value for name, value in reply.headers.items()}
+                body = await _read_body(reply, headers, request.max_body_bytes)
+        except TimeoutError as error:
+            if exchange.is_connected:
+                raise ReadTimeout(f"no complete reply within {timeout_s:g} s") from None
+            waited_s = timeout_s if timeout_s <= self._connect_timeout_s else self._connect_timeout_s
+            raise ConnectError(f"no connection within {waited_s:g} s") from error
+        except aiohttp.ClientError as error:
+            raise self._classify(error, exchange, has_reply=bool(status)) from None
+        return Reply(status, headers, body)
 
-    def _build_tls(self) -> Any:
-        if self._address.scheme != "https":
-            return None
-        return build_tls_context(self._verify, self._certificates, self._client_certificate)
-
-    async def _connect_directly(self) -> Connection:
-        loop = asyncio.get_running_loop()
-        _, connection = await loop.create_connection(
-            partial(Connection, self._on_release, self._timeouts),
-            self._address.host,
-            self._address.port,
-            ssl=self._build_tls(),
+    def _open_session(self) -> aiohttp.ClientSession:
+        """Open the session with the first request, inside the event loop. Finds the proxy once."""
+        try:
+            import aiohttp
+        except ImportError:
+            raise MissingPackage.of("aiohttp", "a remote model", extra="api") from None
+        self._proxy = self._address.find_proxy()
+        tls = build_tls_context(*self._tls) if self._address.scheme == "https" else True
+        self._session = aiohttp.ClientSession(
+            connector=_build_connector(tls),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,  # aiohttp accepts truncated gzip data
+            skip_auto_headers=("Content-Type",),
+            max_line_size=_MAX_HEAD_LINE_BYTES,
+            max_field_size=_MAX_HEAD_LINE_BYTES,
         )
-        return connection
+        return self._session
 
-    async def _connect_through_proxy(self, proxy: Proxy) -> Connection:
-        """Connect through a proxy; HTTPS uses a `CONNECT` tunnel."""
-        loop = asyncio.get_running_loop()
-        opened = partial(Connection, self._on_release, self._timeouts)
-        _, connection = await loop.create_connection(opened, proxy.host, proxy.port)
-        tls = self._build_tls()
-        if tls is None:
+    def _build_headers(self, content_type: str) -> dict[str, str]:
+        """Return the headers of a request. They are not those of the session, which aiohttp also sends to the proxy of a tunnel."""
+        found = self._headers_by_type.get(content_type)
+        if found is None:
+            found = dict(self._headers)
+            if content_type:
+                found["Content-Type"] = content_type
+            if self._proxy is not None and self._address.scheme == "http":
+                found |= self._proxy.headers
+            self._headers_by_type[content_type] = found
+        return found
+
+    def _build_url(self, path: str) -> URL:
+        from yarl import URL
+
+        query = f"?{self._address.query}" if self._address.query else ""
+        url = URL(f"{self._address.origin}{self._address.path}{path}{query}", encoded=True)
+        self._urls = {path: url} if len(self._urls) >= 64 else self._urls | {path: url}
+        return url
+
+    def _classify(
+        self, error: aiohttp.ClientError, exchange: Exchange, *, has_reply: bool
+    ) -> ConnectError | RemoteProtocolError:
+        """Translate an error of aiohttp."""
+        import aiohttp
+
+        if isinstance(error, aiohttp.ClientHttpProxyError):
+            proxy = self._proxy
+            place = f"{proxy.host}:{proxy.port}" if proxy is not None else "?"
+            return ConnectError(f"the proxy {place} rejected the tunnel: HTTP {error.status}")
+        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+            why = error.certificate_error
+            return ConnectError(f"untrusted certificate: {getattr(why, 'verify_message', why)}")
+        if not exchange.is_connected:
+            why = getattr(error, "os_error", error)
+            return ConnectError(getattr(why, "strerror", "") or str(why) or type(why).__name__)
+        invalid = _find_parser_error(error)
+        if invalid is not None:
+            return RemoteProtocolError(f"invalid HTTP reply: {invalid}")
+        if has_reply:
+            return RemoteProtocolError("connection closed in the middle of the reply")
+        detail = f": {error.strerror or error}" if isinstance(error, OSError) else ""
+        return RemoteProtocolError(f"connection closed before the reply{detail}")
+
+
+def _build_connector(tls: Any) -> aiohttp.TCPConnector:
+    """Return a connector that tells each exchange whether its connection is new."""
+    import aiohttp
+
+    class RecordingConnector(aiohttp.TCPConnector):
+        async def connect(self, req: Any, traces: Any, timeout: aiohttp.ClientTimeout) -> Connection:
+            while True:
+                connection = await super().connect(req, traces, timeout)
+                protocol = connection.protocol
+                is_new = protocol not in known
+                if is_new or protocol is None or not protocol.should_close:
+                    break
+                connection.close()  # data arrived that no request asked for
+            if is_new and protocol is not None:
+                known.add(protocol)
+            exchange = _current_exchange.get(None)
+            if exchange is not None:
+                exchange.record_connection(is_new=is_new)
             return connection
-        host = f"[{self._address.host}]" if ":" in self._address.host else self._address.host
-        there = f"{host}:{self._address.port}"
-        head = f"CONNECT {there} HTTP/1.1\r\nHost: {there}\r\n"
-        if proxy.authorization:
-            head += f"Proxy-Authorization: {proxy.authorization}\r\n"
-        tunnel = connection.transport
-        assert tunnel is not None
-        status = await ProxyTunnel.open(tunnel, f"{head}\r\n".encode("latin-1"))
-        if status != 200:
-            tunnel.abort()
-            raise OSError(f"the proxy {proxy.host}:{proxy.port} rejected the tunnel: HTTP {status}")
-        tunnel.set_protocol(connection)
-        encrypted = await loop.start_tls(tunnel, connection, tls, server_hostname=self._address.host)
-        assert encrypted is not None
-        connection.connection_made(encrypted)
-        return connection
+
+    known: WeakSet[Any] = WeakSet()
+    return RecordingConnector(limit=0, ssl=tls, keepalive_timeout=_MAX_IDLE_S)
 
 
-def _build_head_lines(address: Address, headers: Mapping[str, str]) -> str:
-    """Return the header lines that all requests share."""
-    encoding = "identity" if address.is_local else "gzip"
-    lines = {"Host": address.host_header, "Accept": "application/json", "Accept-Encoding": encoding}
-    lines["User-Agent"] = "assay"
-    for name, value in headers.items():
-        if any(ch in f"{name}{value}" for ch in "\r\n\0"):
-            raise ValueError(f"the header {name!r} contains a line break")
-        lines[name] = value
-    return "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+def _to_payload(request: HttpRequest) -> bytes | io.BytesIO | None:
+    body = request.body
+    if len(body) > _MAX_BODY_IN_ONE_WRITE_BYTES:
+        return io.BytesIO(body)
+    return body or (b"" if request.method == "POST" else None)
+
+
+async def _read_body(reply: aiohttp.ClientResponse, headers: Mapping[str, str], limit: int) -> bytes:
+    """Return the complete body, decompressed.
+
+    Raises:
+        RemoteProtocolError: The body cannot be decompressed.
+        ReplyTooLarge: The body is larger than the limit.
+    """
+    encoding = headers.get("content-encoding", "").lower()
+    if encoding not in ("", "identity", "gzip", "deflate"):
+        raise RemoteProtocolError(f"invalid HTTP reply: unsupported content encoding {encoding!r}")
+    length = reply.content_length
+    if length is not None and length > limit:
+        raise _build_size_error(f"{length / 2**20:.0f} MB", limit)
+    if length is not None and not encoding:
+        return await reply.read()
+    decompressor = zlib.decompressobj(47) if encoding in ("gzip", "deflate") else None
+    parts: list[bytes] = []
+    size = 0
+    async for data in reply.content.iter_any():
+        if decompressor is not None:
+            try:
+                data = decompressor.decompress(data, limit - size + 1)
+            except zlib.error as error:
+                raise RemoteProtocolError(f"invalid HTTP reply: {error}") from None
+        size += len(data)
+        if size > limit:
+            raise _build_size_error(f"more than {limit / 2**20:g} MB", limit)
+        parts.append(data)
+    if decompressor is not None and parts and not decompressor.eof:
+        raise RemoteProtocolError("invalid HTTP reply: the compressed body is truncated")
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _build_size_error(size: str, limit: int) -> ReplyTooLarge:
+    return ReplyTooLarge(f"the reply has {size}; the limit is {limit / 2**20:g} MB (max_reply_mb)")
+
+
+def _find_parser_error(error: BaseException) -> str | None:
+    """Return the message of the error of aiohttp's parser that caused this one."""
+    from aiohttp import ClientResponseError
+    from aiohttp.http_exceptions import ContentLengthError, HttpProcessingError, TransferEncodingError
+
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ClientResponseError):
+            return cause.message or str(cause)
+        if isinstance(cause, HttpProcessingError):
+            truncated = isinstance(cause, ContentLengthError) or (
+                isinstance(cause, TransferEncodingError) and "Not enough data" in str(cause)
+            )
+            return None if truncated else cause.message
+        cause = cause.__cause__ or cause.__context__
+    return None

@@ -1,6 +1,6 @@
 """Compare HTTP clients under Assay's remote models: complete runs in which only the client differs.
 
-    python benchmarks/http_clients.py [--requests 4000] [--repeat 5] [--clients own aiohttp …]
+    python benchmarks/http_clients.py [--requests 4000] [--repeat 5] [--clients pycurl httpx …]
 
 Each client implements the interface of `assay.models.remote.transport.http.HttpClient` that a call uses, so concurrency limit,
 retries, journal and scoring are the same. Runs are interleaved; the table shows medians. On a machine that other
@@ -28,18 +28,8 @@ from remote_models import LATENCY_S, measure_assay, run_child, start_server
 
 THIS_FILE = Path(__file__).resolve()
 CONCURRENCY = (32, 256)
-MIN_SHARE = {32: 0.9, 256: 0.8}
-"""A client that keeps this share of the rate would replace Assay's own."""
-
-
-class Exchange:
-    """One request that is being sent; Assay can abandon it."""
-
-    def __init__(self, task: asyncio.Task[None]) -> None:
-        self._task = task
-
-    def abandon(self, future: asyncio.Future[Any]) -> None:
-        self._task.cancel()
+OURS = "aiohttp"
+"""The client that Assay uses."""
 
 
 class ClientAdapter:
@@ -47,60 +37,24 @@ class ClientAdapter:
 
     def __init__(self, address: Any, *, headers: Mapping[str, str], **_: Any) -> None:
         self.address, self.headers = address, dict(headers)
-        self._running: set[asyncio.Task[None]] = set()
 
     async def send(self, method: str, url: str, body: bytes, timeout_s: float) -> tuple[int, Any, bytes]:
         raise NotImplementedError
 
-    def send_on_idle(
-        self, request: Any, timeout_s: float, future: asyncio.Future[Any], on_end: Any = None
-    ) -> Exchange:
-        task = asyncio.get_running_loop().create_task(self._exchange(request, timeout_s, future, on_end))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        return Exchange(task)
+    def start(self, exchange: Any, request: Any, timeout_s: float) -> None:
+        exchange.start(lambda: self._send(request, timeout_s))
 
-    async def _exchange(
-        self, request: Any, timeout_s: float, future: asyncio.Future[Any], on_end: Any
-    ) -> None:
-        from assay.models.remote.transport.connection import RemoteProtocolError, Reply
+    async def _send(self, request: Any, timeout_s: float) -> Any:
+        from assay.models.remote.transport.http import RemoteProtocolError, Reply
 
         url = self.address.origin + self.address.path + request.path
-        outcome: Any
         try:
-            outcome = Reply(*await self.send(request.method, url, request.body, timeout_s))
+            return Reply(*await self.send(request.method, url, request.body, timeout_s))
         except Exception as error:  # noqa: BLE001 - each library has its own classes
-            outcome = RemoteProtocolError(repr(error))
-        if on_end is not None:
-            on_end(outcome)
-        if not future.done():
-            future.set_exception(outcome) if isinstance(outcome, Exception) else future.set_result(outcome)
+            raise RemoteProtocolError(repr(error)) from None
 
     async def close(self) -> None:
         pass
-
-
-class AiohttpAdapter(ClientAdapter):
-    session: Any = None
-
-    async def send(self, method: str, url: str, body: bytes, timeout_s: float) -> tuple[int, Any, bytes]:
-        import aiohttp
-
-        if self.session is None:
-            connector = aiohttp.TCPConnector(limit=0)
-            headers = self.headers | {"Content-Type": "application/json"}
-            self.session = aiohttp.ClientSession(connector=connector, headers=headers)
-        timeout = aiohttp.ClientTimeout(total=timeout_s)
-        async with self.session.request(method, url, data=body, timeout=timeout) as reply:
-            return (
-                reply.status,
-                {name.lower(): value for name, value in reply.headers.items()},
-                await reply.read(),
-            )
-
-    async def close(self) -> None:
-        if self.session is not None:
-            await self.session.close()
 
 
 class HttpxAdapter(ClientAdapter):
@@ -214,7 +168,6 @@ class PycurlAdapter(ClientAdapter):
 
 
 ADAPTERS = {
-    "aiohttp": AiohttpAdapter,
     "pycurl": PycurlAdapter,
     "niquests": NiquestsAdapter,
     "httpx": HttpxAdapter,
@@ -225,7 +178,7 @@ FEWER = {"httpx": 8, "niquests": 4}
 
 def measure_client(name: str, url: str, count: int, concurrency: int) -> dict[str, Any]:
     """Measure a complete run with this client."""
-    if name != "own":
+    if name != OURS:
         from assay.models.remote import endpoint
 
         importlib.import_module(name)  # its time does not count
@@ -247,18 +200,18 @@ def compare(names: list[str], count: int, repeat: int, concurrency: int, report:
                     del found[name]
     ideal = concurrency / LATENCY_S
     print(f"\n{concurrency} in flight, {count} requests, {ideal:.0f}/s at most; medians of {repeat}:")
-    own_rate, own_cpu = (statistics.median(one[key] for one in found["own"]) for key in ("rate", "cpu_ms"))
+    our_rate, our_cpu = (statistics.median(one[key] for one in found[OURS]) for key in ("rate", "cpu_ms"))
     for name, runs in found.items():
         rate, cpu = (statistics.median(one[key] for one in runs) for key in ("rate", "cpu_ms"))
         print(
-            f"  {name:9} {rate:6.0f}/s, {rate / own_rate:.2f} of own; {cpu:.3f} CPU ms, {own_cpu / cpu:.2f} of own",
+            f"  {name:9} {rate:6.0f}/s, {rate / our_rate:.2f} of aiohttp's; {cpu:.3f} CPU ms, {cpu / our_cpu:.2f} of aiohttp's",
             flush=True,
         )
-        if name != "own":
+        if name != OURS:
             report.add(
                 Measurement(
-                    what=f"complete run, {concurrency} in flight", ours=own_cpu, peer=cpu, against=name,
-                    unit="CPU ms per call", details={"share of own rate": rate / own_rate, "replaces own from": MIN_SHARE[concurrency]},
+                    what=f"complete run, {concurrency} in flight", ours=our_cpu, peer=cpu, against=name,
+                    unit="CPU ms per call", details={"share of the rate": rate / our_rate},
                 )
             )  # fmt: skip
 
@@ -278,7 +231,7 @@ def main() -> None:
     options = parser.parse_args()
     report = Report(options.json)
     for concurrency in CONCURRENCY:
-        compare(["own", *options.clients], options.requests, options.repeat, concurrency, report)
+        compare([OURS, *options.clients], options.requests, options.repeat, concurrency, report)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.core.errors import TaskError
-from assay.tasks.data.local_files import JsonLines
+from assay.tasks.data.json_files import JsonLines
 from assay.tasks.data.rows import Rows
 from assay.tasks.prompts import fewshot_examples
 from assay.tasks.prompts.fewshot_examples import FewshotSampler, cache_examples

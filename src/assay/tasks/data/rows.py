@@ -7,13 +7,12 @@ each. If no column needs decoding, Arrow builds a few hundred rows at once in a 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from itertools import accumulate, chain, islice
+from itertools import islice
 from typing import Any, Protocol, runtime_checkable
 
-__all__ = ["ConcatenatedRows", "Rows", "Split", "iterate_rows", "read_rows"]
+__all__ = ["Rows", "Split", "iterate_rows", "read_rows"]
 
 _MAX_BATCH_ROWS = 256
 _MAX_BATCH_BYTES = 4_000_000
@@ -159,31 +158,6 @@ class SelectedRows(Sequence[Mapping[str, Any]]):
         size = max(1, min(_MAX_BATCH_ROWS, int(_MAX_BATCH_BYTES / max(1.0, self.mean_row_bytes))))
         for start in range(0, len(self), size):
             yield from self.read_rows(range(start, min(start + size, len(self))))
-
-
-class ConcatenatedRows(Sequence[Mapping[str, Any]]):
-    """Several sequences of rows as one.
-
-    >>> list(ConcatenatedRows([[{"a": 1}], [{"a": 2}]]))
-    [{'a': 1}, {'a': 2}]
-    """
-
-    def __init__(self, parts: Sequence[Sequence[Mapping[str, Any]]]) -> None:
-        self._parts = parts
-        self._ends = list(accumulate(len(part) for part in parts))
-
-    def __len__(self) -> int:
-        return self._ends[-1] if self._ends else 0
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[position] for position in range(*index.indices(len(self)))]
-        position = range(len(self))[index]
-        part = bisect_right(self._ends, position)
-        return self._parts[part][position - (self._ends[part - 1] if part else 0)]
-
-    def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        return chain.from_iterable(self._parts)
 
 
 def iterate_rows(rows: Any, start: int = 0, stop: int | None = None) -> Iterator[Mapping[str, Any]]:

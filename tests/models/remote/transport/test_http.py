@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import sys
+import weakref
 from typing import Any
 
 import pytest
@@ -240,6 +242,36 @@ def test_cancelling_an_exchange_closes_its_connection() -> None:
 
     asyncio.run(go())
     assert len(ended) == 1
+
+
+def test_a_finished_request_is_freed_without_garbage_collection() -> None:
+    class Owner:
+        """Refers to the exchange, as an attempt with retries does."""
+
+        def __init__(self, request: HttpRequest) -> None:
+            self.request = request
+            self.exchange = Exchange(None, self.ignore, self.ignore)
+
+        def ignore(self, *_: Any) -> None:
+            pass
+
+    async def go() -> None:
+        async with start_scripted_server(lambda asked: replying({})) as server:
+            client = HttpClient(parse_address(f"{server.url}/v1"), headers={})
+            owner = Owner(HttpRequest("POST", "/chat", b"{}"))
+            client.start(owner.exchange, owner.request, 5.0)
+            await owner.exchange.reply
+            await asyncio.sleep(0.05)  # the task ends after the reply
+            freed = weakref.ref(owner)
+            del owner
+            assert freed() is None
+            await client.close()
+
+    gc.disable()
+    try:
+        asyncio.run(go())
+    finally:
+        gc.enable()
 
 
 def test_a_refused_connection_is_a_connect_error() -> None:

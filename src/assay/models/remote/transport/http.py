@@ -137,6 +137,9 @@ class Exchange:
     def _finish(self, outcome: Reply | Exception) -> None:
         """Call `on_end` before the task that awaits the reply resumes, so that its slot is free at once."""
         on_end, self._on_end = self._on_end, None
+        self._on_connect = self._task = (
+            None  # cycles would keep the request, with its images, until a garbage collection
+        )
         if on_end is not None:
             on_end(self, outcome)
         if self.reply.done():
@@ -177,6 +180,7 @@ class HttpClient:
         self._headers_by_type: dict[str, dict[str, str]] = {}
         self._running: dict[asyncio.Task[None], Exchange] = {}
         self._urls: dict[str, URL] = {}
+        self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
 
     async def request(
         self,
@@ -233,7 +237,7 @@ class HttpClient:
                 self._urls.get(request.path) or self._build_url(request.path),
                 data=_to_payload(request),
                 headers=self._build_headers(request.content_type if request.body else ""),
-                timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=self._connect_timeout_s),
+                timeout=self._timeouts.get(timeout_s) or self._build_timeout(timeout_s),
                 allow_redirects=False,
                 proxy=self._proxy.url if self._proxy is not None else None,
                 proxy_headers=self._proxy.headers if self._proxy is not None else None,
@@ -287,6 +291,13 @@ class HttpClient:
         url = URL(f"{self._address.origin}{self._address.path}{path}{query}", encoded=True)
         self._urls = {path: url} if len(self._urls) >= 64 else self._urls | {path: url}
         return url
+
+    def _build_timeout(self, timeout_s: float) -> aiohttp.ClientTimeout:
+        import aiohttp
+
+        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=self._connect_timeout_s)
+        self._timeouts = {timeout_s: timeout}
+        return timeout
 
     def _classify(
         self, error: aiohttp.ClientError, exchange: Exchange, *, has_reply: bool

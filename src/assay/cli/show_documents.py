@@ -73,8 +73,7 @@ def show_documents(
     from assay.store.documents.details import read_document
     from assay.viewer.documents.selection import select_documents
 
-    found = select_documents(run, selection)
-    chosen = found if selection.numbers else _take_evenly(found, limit)
+    chosen, found = select_documents(run, selection, limit=None if selection.numbers else limit)
     with run.journal.report_decode_errors():
         records = [(one, read_document(run.journal, one.task, one.number)) for one in chosen]
     if as_json:
@@ -83,29 +82,14 @@ def show_documents(
     for one, record in records:
         if record is not None:
             _print_document(one, record, run.tasks[one.task], full=full)
-    total = sum(len(run.journal.read_document_numbers(task)) for task in {*run.tasks})
+    total = sum(run.journal.count_documents(task) for task in run.tasks)
     if not total and run.tasks_without_documents:
         text = "the run was imported without documents: the files contain aggregate scores only; `assay table` shows them"
     else:
-        text = _summarise(selection, shown=len(chosen), found=len(found), total=total)
+        text = _summarise(selection, shown=len(chosen), found=found, total=total)
     done = sum(run.journal.count_all_outcomes().values())
     is_partial = total and done < total and not run.finished
     click.echo(f"{text} (unfinished: {done} of {total} are done)" if is_partial else text, err=True)
-
-
-def _take_evenly(found: Sequence[SelectedDocument], limit: int) -> list[SelectedDocument]:
-    """Return at most `limit` documents: the first ones of each task, the same number from each where possible."""
-    by_task: dict[str, list[SelectedDocument]] = {}
-    for one in found:
-        by_task.setdefault(one.task, []).append(one)
-    taken: dict[str, int] = dict.fromkeys(by_task, 0)
-    left = min(limit, len(found))
-    while left:
-        for task, documents in by_task.items():
-            if left and taken[task] < len(documents):
-                taken[task] += 1
-                left -= 1
-    return [one for task, documents in by_task.items() for one in documents[: taken[task]]]
 
 
 def _summarise(selection: DocumentSelection, *, shown: int, found: int, total: int) -> str:

@@ -294,6 +294,21 @@ def test_a_numpy_number_is_stored_as_a_number(journal: Journal, value: Any, expe
     assert (found, type(found)) == (expected, type(expected))
 
 
+def test_documents_are_read_by_number(journal: Journal) -> None:
+    for task in ("a", "b"):  # two tasks, of which the second begins after the first
+        verdicts = [
+            Score(document=number, metric="m", pipeline="p", value=float(number)) for number in range(5)
+        ]
+        outcomes = [(number, "scored" if number else "failed", "") for number in range(5)]
+        journal.add_judged(task, outcomes, [], verdicts).result()
+    assert journal.count_documents("a") == journal.count_documents("b") == 5
+    assert journal.count_documents("c") == 0
+    assert journal.read_document_numbers("b", limit=2) == [0, 1]
+    assert journal.find_document_numbers("a", [4, 1, 5, 2**70]) == [1, 4]
+    assert journal.read_endings("b", [3, 0, 9]) == {0: "failed", 3: "scored"}
+    assert list(journal.read_verdicts("b", [3, 9])) == [("p", "m", 3, "score", 3.0)]
+
+
 def test_a_document_without_a_score_says_why(journal: Journal) -> None:
     verdict = Unscored(document=0, metric="m", pipeline="p", why="no number in it \ud800")
     journal.add_judged("a", [(0, "unscored", "no number")], [], [verdict]).result()

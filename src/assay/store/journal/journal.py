@@ -57,6 +57,14 @@ DocumentsToAsk = Iterable[tuple[Document, Any, Sequence[Request], Sequence[str]]
 """Documents with their targets, requests and fingerprints."""
 
 _FROM_JUDGED = "FROM tasks t JOIN judged j ON j.id BETWEEN t.first AND t.last WHERE t.name = ? ORDER BY j.id"
+_FROM_SOME_JUDGED = (
+    "FROM json_each(?) d JOIN tasks t ON t.name = ? JOIN judged j ON j.id = t.first + d.value"
+    " WHERE j.id <= t.last ORDER BY j.id"
+)
+_FROM_ROWS = "FROM tasks t JOIN main.{} r ON r.id BETWEEN t.first AND t.last WHERE t.name = ?"
+_MAX_DOCUMENTS = 2**62
+"""SQLite has no larger integers."""
+
 _INSERT_TASK = "INSERT OR IGNORE INTO tasks VALUES (?,?,?,?)"
 _INSERT_FACT = "INSERT OR IGNORE INTO facts VALUES (?,?,?)"
 _REPLACE_FACT = "INSERT OR REPLACE INTO facts VALUES (?,?,?)"
@@ -404,14 +412,34 @@ class Journal:
         )
         yield from self.query(query, (task,))
 
-    def read_document_numbers(self, task: str) -> list[int]:
-        """Return the numbers of the documents of a task that were asked or judged, in order."""
-        query = (
-            "SELECT a.id - t.first AS number FROM tasks t JOIN asked a ON a.id BETWEEN t.first AND t.last"
-            " WHERE t.name = ? UNION SELECT j.id - t.first FROM tasks t"
-            " JOIN judged j ON j.id BETWEEN t.first AND t.last WHERE t.name = ? ORDER BY number"
+    def read_document_numbers(self, task: str, *, limit: int = -1) -> list[int]:
+        """Return the numbers of the documents of a task that were asked or judged, in order; at most `limit` if given."""
+        first = "SELECT r.id - t.first AS number {} ORDER BY r.id LIMIT ?"
+        parts = (
+            f"SELECT number FROM ({first.format(_FROM_ROWS.format(table))})" for table in ("asked", "judged")
         )
-        return [number for (number,) in self.query(query, (task, task))]
+        query = f"{' UNION '.join(parts)} ORDER BY number LIMIT ?"
+        return [number for (number,) in self.query(query, (task, limit, task, limit, limit))]
+
+    def count_documents(self, task: str) -> int:
+        """Return the number of documents of a task that were asked or judged."""
+        not_asked = "NOT EXISTS (SELECT 1 FROM main.asked a WHERE a.id = r.id)"
+        query = (
+            f"SELECT (SELECT count(*) {_FROM_ROWS.format('asked')})"
+            f" + (SELECT count(*) {_FROM_ROWS.format('judged')} AND {not_asked})"
+        )
+        ((number,),) = self.query(query, (task, task))
+        return int(number)
+
+    def find_document_numbers(self, task: str, numbers: Sequence[int]) -> list[int]:
+        """Return those of the numbers that are documents of a task, in order."""
+        query = (
+            "SELECT d.value FROM json_each(?) d JOIN tasks t ON t.name = ? WHERE t.first + d.value <= t.last AND"
+            " (EXISTS (SELECT 1 FROM main.asked WHERE id = t.first + d.value)"
+            " OR EXISTS (SELECT 1 FROM main.judged WHERE id = t.first + d.value)) ORDER BY d.value"
+        )
+        wanted = json.dumps([number for number in {*numbers} if number < _MAX_DOCUMENTS])
+        return [number for (number,) in self.query(query, (wanted, task))]
 
     def read_field(self, task: str, name: str) -> Iterator[tuple[int, Any]]:
         """Yield (document, value of one field) in document order; dots separate nested names, None is a missing field."""
@@ -428,12 +456,17 @@ class Journal:
             f"SELECT j.id - t.first, j.answers, j.unchecked_verdicts {_FROM_JUDGED}", (task,)
         )
 
-    def read_verdicts(self, task: str) -> Iterator[tuple[str, str, int, str, Any]]:
-        """Yield (pipeline, metric, document, kind, value) in document order."""
-        query = f"SELECT j.id - t.first, j.verdicts {_FROM_JUDGED}"
+    def read_verdicts(
+        self, task: str, documents: Sequence[int] | None = None
+    ) -> Iterator[tuple[str, str, int, str, Any]]:
+        """Yield (pipeline, metric, document, kind, value) in document order; of these documents only if given."""
+        query = (
+            f"SELECT j.id - t.first, j.verdicts {_FROM_JUDGED if documents is None else _FROM_SOME_JUDGED}"
+        )
+        arguments = (task,) if documents is None else (json.dumps(documents), task)
         read = lru_cache(maxsize=1024)(rows.parse_json)  # most verdicts have the same few texts
         with self.report_decode_errors():
-            for document, content in self.query(query, (task,)):
+            for document, content in self.query(query, arguments):
                 for pipeline, metric, kind, value, _ in read(content):
                     decoded = value if type(value) is float else rows.decode_verdict_value(value)
                     yield pipeline, metric, document, kind, decoded
@@ -488,6 +521,11 @@ class Journal:
         """Return the number of documents of a task by outcome."""
         query = "SELECT outcome, count(*) FROM main.outcomes WHERE task = ? GROUP BY outcome"
         return dict(self.query(query, (task,)))
+
+    def read_endings(self, task: str, documents: Sequence[int]) -> dict[int, str]:
+        """Return the outcomes of these documents, as far as they are finished."""
+        query = f"SELECT j.id - t.first, j.outcome {_FROM_SOME_JUDGED}"
+        return dict(self.query(query, (json.dumps(documents), task)))
 
     def read_outcomes(
         self, task: str, *, only: str | None = None, exclude: str | None = None

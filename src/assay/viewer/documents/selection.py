@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
 from assay.core.errors import UnknownName, UserError
 from assay.core.records.endings import ENDINGS
-from assay.store.filters.selection import select_matching_documents
-from assay.store.filters.syntax import FilterError
 from assay.store.runs.run import Run
 
 __all__ = ["DocumentSelection", "ScoreColumn", "SelectedDocument", "find_score_column", "select_documents"]
@@ -38,6 +36,11 @@ class DocumentSelection:
 
     where: str = ""
     """Only documents that match this filter expression; empty: any."""
+
+    @property
+    def has_conditions(self) -> bool:
+        """Whether some documents may not match, apart from those of other tasks."""
+        return bool(self.wrong or self.endings or self.numbers or self.where.strip())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +71,12 @@ class SelectedDocument:
     score: float | None
 
 
-def select_documents(run: Run, selection: DocumentSelection) -> list[SelectedDocument]:
-    """Return the matching documents: tasks in the order of the run; documents by number, or the worst score first.
+def select_documents(
+    run: Run, selection: DocumentSelection, *, limit: int | None = None
+) -> tuple[list[SelectedDocument], int]:
+    """Return the matching documents and their number: tasks in the order of the run; documents by number, or the worst score first.
+
+    With a limit, the first documents of each task are returned, the same number from each task where possible.
 
     Raises:
         UnknownName: The run has no such task, metric, ending or document.
@@ -79,30 +86,67 @@ def select_documents(run: Run, selection: DocumentSelection) -> list[SelectedDoc
     for ending in selection.endings:
         if ending not in (*ENDINGS, "open"):
             raise _build_unknown_name("ending", ending, list(ENDINGS), where="--ending")
-    found = []
-    for task in tasks:
-        found += _select_from_task(run, task, selection)
-    if selection.where.strip():
-        found = _keep_matching(run, found, selection.where)
     if selection.numbers:
-        known = {number for task in tasks for number in run.journal.read_document_numbers(task)}
-        missing = [number for number in selection.numbers if number not in known]
-        if missing:
-            raise UserError(
-                f"the run has no document {missing[0]}",
-                where="--document",
-                hint=_describe_numbers(known),
+        _check_numbers(run, tasks, selection.numbers)
+    if not selection.has_conditions:  # the scores and endings of other documents are not needed
+        counts = {task: run.journal.count_documents(task) for task in tasks}
+        shares = _share_evenly(counts, limit)
+        return [
+            one
+            for task in tasks
+            for one in _describe_documents(
+                run, task, run.journal.read_document_numbers(task, limit=shares[task]), selection.metric
             )
-    return found
+        ], sum(counts.values())
+    by_task = {task: _select_from_task(run, task, selection) for task in tasks}
+    if selection.where.strip():
+        by_task = _keep_matching(run, by_task, selection.where)
+    counts = {task: len(documents) for task, documents in by_task.items()}
+    shares = _share_evenly(counts, limit)
+    return [one for task in tasks for one in by_task[task][: shares[task]]], sum(counts.values())
 
 
-def _keep_matching(run: Run, found: Sequence[SelectedDocument], where: str) -> list[SelectedDocument]:
+def _share_evenly(counts: Mapping[str, int], limit: int | None) -> dict[str, int]:
+    """Return how many documents to take from each task: at most `limit`, the same number from each where possible.
+
+    >>> _share_evenly({"long": 100, "short": 1}, 5)
+    {'long': 4, 'short': 1}
+    """
+    left = sum(counts.values()) if limit is None else min(limit, sum(counts.values()))
+    taken = dict.fromkeys(counts, 0)
+    while left:
+        for task, count in counts.items():
+            if left and taken[task] < count:
+                taken[task] += 1
+                left -= 1
+    return taken
+
+
+def _check_numbers(run: Run, tasks: Sequence[str], numbers: Sequence[int]) -> None:
+    known = {number for task in tasks for number in run.journal.find_document_numbers(task, numbers)}
+    missing = [number for number in numbers if number not in known]
+    if missing:
+        everything = {number for task in tasks for number in run.journal.read_document_numbers(task)}
+        raise UserError(
+            f"the run has no document {missing[0]}", where="--document", hint=_describe_numbers(everything)
+        )
+
+
+def _keep_matching(
+    run: Run, by_task: Mapping[str, Sequence[SelectedDocument]], where: str
+) -> dict[str, list[SelectedDocument]]:
+    from assay.store.filters.selection import select_matching_documents
+    from assay.store.filters.syntax import FilterError
+
     try:
         matching = select_matching_documents(run, where)
     except FilterError as error:
         raise error.point_at(where) from None
     kept = {task: set(numbers) for task, numbers in matching.items()}
-    return [one for one in found if one.number in kept.get(one.task, ())]
+    return {
+        task: [one for one in documents if one.number in kept.get(task, ())]
+        for task, documents in by_task.items()
+    }
 
 
 def _find_tasks(run: Run, names: Sequence[str]) -> list[str]:
@@ -129,47 +173,72 @@ def _describe_numbers(known: set[int]) -> str:
     return f"its documents have the numbers {min(known)} to {max(known)}"
 
 
+def _describe_documents(
+    run: Run, task: str, numbers: Sequence[int], metric: str, column: ScoreColumn | None = None
+) -> list[SelectedDocument]:
+    endings = run.journal.read_endings(task, numbers)
+    column = column or _find_score_column_of(run, task, numbers, metric)
+    scores = column.scores if column else {}
+    return [
+        SelectedDocument(
+            task=task, number=number, ending=endings.get(number, "open"), score=scores.get(number)
+        )
+        for number in numbers
+    ]
+
+
 def _select_from_task(run: Run, task: str, selection: DocumentSelection) -> list[SelectedDocument]:
-    column = find_score_column(run, task, selection.metric)
+    if selection.numbers:
+        numbers = run.journal.find_document_numbers(task, selection.numbers)
+    else:
+        numbers = run.journal.read_document_numbers(task)
+    # what is wrong depends on the best score of the task
+    column = find_score_column(run, task, selection.metric) if selection.wrong else None
     if selection.wrong and column is None:
         return []
-    endings = {number: ending for number, ending, _ in run.journal.read_outcomes(task)}
-    scores = column.scores if column else {}
-    found = []
-    for number in run.journal.read_document_numbers(task):
-        ending = endings.get(number, "open")
-        if selection.numbers and number not in selection.numbers:
-            continue
-        if selection.endings and ending not in selection.endings:
-            continue
-        if selection.wrong and not (column and column.is_wrong(number)):
-            continue
-        found.append(
-            SelectedDocument(task=task, number=number, ending=ending, score=scores.get(number)),
-        )
-    if selection.wrong and column:
+    found = [
+        one
+        for one in _describe_documents(run, task, numbers, selection.metric, column)
+        if (not selection.endings or one.ending in selection.endings)
+        and (column is None or column.is_wrong(one.number))
+    ]
+    if column is not None:
         sign = 1 if column.higher_is_better else -1
         found.sort(key=lambda one: (sign * (one.score or 0.0), one.number))
     return found
 
 
-def find_score_column(run: Run, task: str, metric: str = "") -> ScoreColumn | None:
+def _find_score_column_of(run: Run, task: str, numbers: Sequence[int], metric: str) -> ScoreColumn | None:
+    """Return the score column with the scores of these documents. Reads other documents only if these do not tell the column."""
+    column = find_score_column(run, task, metric, numbers)
+    pipelines, metrics = _list_columns(run, task)
+    name, _, pipeline = metric.partition(",")
+    expected = (pipeline or next(iter(pipelines), ""), name or next(iter(metrics), ""))
+    if column is None or (column.pipeline, column.metric) != expected:
+        column = find_score_column(run, task, metric)
+    return column
+
+
+def find_score_column(
+    run: Run, task: str, metric: str = "", documents: Sequence[int] | None = None
+) -> ScoreColumn | None:
     """Return the scores of a metric (default: the first one with a score per document); None if there is none.
+
+    With `documents`, only they are read.
 
     Raises:
         UnknownName: No task of the run has this metric.
     """
     columns: dict[tuple[str, str], dict[int, float]] = {}
-    for pipeline, name, document, kind, value in run.journal.read_verdicts(task):
+    for pipeline, name, document, kind, value in run.journal.read_verdicts(task, documents):
         if kind == "score" and isinstance(value, (int, float)):
             columns.setdefault((pipeline, name), {})[document] = float(value)
-    facts = run.tasks[task]
-    pipelines, metrics = list(facts.get("pipelines", ())), list(facts.get("metrics", ()))
+    pipelines, metrics = _list_columns(run, task)
     order = sorted(columns, key=lambda key: (_get_place(pipelines, key[0]), _get_place(metrics, key[1])))
     if metric:
         name, _, pipeline = metric.partition(",")
         order = [key for key in order if key[1] == name and pipeline in ("", key[0])]
-        if not order:
+        if not order and documents is None:
             _check_metric(run, metric)
     if not order:
         return None
@@ -191,6 +260,12 @@ def find_score_column(run: Run, task: str, metric: str = "") -> ScoreColumn | No
         full_score=best,
         scores=scores,
     )
+
+
+def _list_columns(run: Run, task: str) -> tuple[list[str], list[str]]:
+    """Return the filter pipelines and metrics of a task, in the order of its file."""
+    facts = run.tasks[task]
+    return list(facts.get("pipelines", ())), list(facts.get("metrics", ()))
 
 
 def _check_metric(run: Run, metric: str) -> None:

@@ -122,6 +122,26 @@ def test_a_policy_names_required_tasks_and_relative_drops(assay_command: Assay, 
     assert "pass  sums: exact_match" in called.out
 
 
+@pytest.mark.parametrize(
+    ("rule", "code", "line"),
+    [
+        ('{tasks: "*", max_drop: 50}', 3, "FAIL  more: not in the run"),
+        ('{tasks: "m*", tier: should, max_drop: 50}', 0, "warn  more: not in the run"),
+        ("{tasks: sums, max_drop: 50}", 0, "watch more: not in the run"),
+    ],
+    ids=["must by pattern", "should by pattern", "no rule"],
+)
+def test_a_policy_reports_tasks_of_the_baseline_that_the_run_lacks(
+    assay_command: Assay, workspace: Path, runs: dict[str, str], rule: str, code: int, line: str
+) -> None:
+    tasks = ",".join([str(workspace / "sums.yaml"), str(write_task(workspace, "more", ROWS))])
+    assert assay_command("run", tasks, "--model", "oracle", "--output_path", "both").code == 0
+    Path("policy.yaml").write_text(f"rules: [{rule}]\n")
+    called = assay_command("gate", runs["bad"], "--policy", "policy.yaml", "--baseline", "both")
+    assert called.code == code, called.out
+    assert line in called.out
+
+
 def test_repeated_baselines_give_a_noise_floor(
     assay_command: Assay, make_run: Callable[..., str], workspace: Path, runs: dict[str, str]
 ) -> None:

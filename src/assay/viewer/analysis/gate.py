@@ -117,15 +117,19 @@ def evaluate_gate(
 def _check_required(
     run: ScoreTableSource, baselines: Sequence[ScoreTableSource], options: GateOptions
 ) -> Iterator[GateCheck]:
-    """Check that the tasks are there: required ones, and those of the baseline unless a policy names its tasks."""
+    """Check that the tasks are there: required ones, those that a policy names, and those of the baseline.
+
+    With a policy, a task of the baseline has the strictest tier of the rules that match it; without one it is watched.
+    """
     wanted = [*options.required, *(name for rule in options.rules for name in rule.task_names)]
-    if baselines and not options.rules:
+    if baselines:
         wanted += options.tasks or baselines[0].tasks
     known = {*run.tasks, *(one.task for one in run.read_estimates())}
     for task in dict.fromkeys(wanted):
         if task not in known:
-            tiers = [rule.tier for rule in options.rules if task in rule.task_names]
-            tier: Tier = "must" if task in options.required else min(tiers, key=TIERS.index, default="must")
+            tiers = [rule.tier for rule in options.rules if rule.covers(task)]
+            rest: Tier = "watch" if options.rules else "must"
+            tier: Tier = "must" if task in options.required else min(tiers, key=TIERS.index, default=rest)
             yield GateCheck(
                 kind="missing",
                 task=task,

@@ -17,9 +17,9 @@ from assay.core.errors import UserError
 from assay.store.documents.score_tables import DocumentExcerpt, ScoreTable, ScoreTableSource
 from assay.viewer.comparison.mismatches import (
     excerpt_difference,
+    excerpt_facts,
     find_run_mismatches,
     find_task_mismatches,
-    format_fact,
     format_pair,
 )
 from assay.viewer.comparison.model_scores import find_source
@@ -362,8 +362,9 @@ def _build_example(
         case _:
             texts = " | ".join(one.responses), " | ".join(other.responses)
     if texts[0] == texts[1] and cause in facts:  # the same text: show what differs
-        texts = format_fact(facts[cause][0]), format_fact(facts[cause][1])
-    shown = excerpt_difference(*texts, _EXAMPLE_LENGTH)
+        shown = excerpt_facts(*facts[cause], _EXAMPLE_LENGTH)
+    else:
+        shown = excerpt_difference(*texts, _EXAMPLE_LENGTH)
     return Example(
         document=document,
         first_score=float(first),

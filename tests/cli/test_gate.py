@@ -122,6 +122,56 @@ def test_a_policy_names_required_tasks_and_relative_drops(assay_command: Assay, 
     assert "pass  sums: exact_match" in called.out
 
 
+@pytest.mark.parametrize(
+    ("rule", "code", "line"),
+    [
+        ('{tasks: "*", max_drop: 50}', 3, "FAIL  more: not in the run"),
+        ('{tasks: "m*", tier: should, max_drop: 50}', 0, "warn  more: not in the run"),
+        ("{tasks: sums, max_drop: 50}", 0, "watch more: not in the run"),
+    ],
+    ids=["must by pattern", "should by pattern", "no rule"],
+)
+def test_a_policy_reports_tasks_of_the_baseline_that_the_run_lacks(
+    assay_command: Assay, workspace: Path, runs: dict[str, str], rule: str, code: int, line: str
+) -> None:
+    tasks = ",".join([str(workspace / "sums.yaml"), str(write_task(workspace, "more", ROWS))])
+    assert assay_command("run", tasks, "--model", "oracle", "--output_path", "both").code == 0
+    Path("policy.yaml").write_text(f"rules: [{rule}]\n")
+    called = assay_command("gate", runs["bad"], "--policy", "policy.yaml", "--baseline", "both")
+    assert called.code == code, called.out
+    assert line in called.out
+
+
+@pytest.mark.parametrize(
+    ("rule", "line"),
+    [
+        ('{tasks: "smus*", tier: TIER, max_drop: 50}', "smus*: matches no task of the run"),
+        ('{tasks: "su*", metric: nope, tier: TIER, max_drop: 50}', "sums: no score nope to compare"),
+        ('{tasks: "su*", metric: nope, tier: TIER, min: 0.1}', "sums: no score nope"),
+        ("{tasks: sums, metric: nope, tier: TIER, min_point: 0.1}", "sums: no score nope"),
+    ],
+    ids=["pattern", "metric of a drop", "metric of a minimum by pattern", "metric of a minimum by name"],
+)
+@pytest.mark.parametrize(("tier", "code", "sign"), [("must", 3, "FAIL "), ("should", 0, "warn ")])
+def test_a_rule_that_matches_nothing_is_a_missed_check(
+    assay_command: Assay, runs: dict[str, str], rule: str, line: str, tier: str, code: int, sign: str
+) -> None:
+    Path("policy.yaml").write_text(f"rules: [{rule.replace('TIER', tier)}]\n")
+    called = assay_command("gate", runs["good"], "--policy", "policy.yaml", "--baseline", runs["good"])
+    assert called.code == code, called.out
+    assert f"{sign} {line}" in called.out
+
+
+def test_a_selected_task_that_only_the_baseline_has_fails_the_gate(
+    assay_command: Assay, workspace: Path, runs: dict[str, str]
+) -> None:
+    tasks = ",".join([str(workspace / "sums.yaml"), str(write_task(workspace, "more", ROWS))])
+    assert assay_command("run", tasks, "--model", "oracle", "--output_path", "both").code == 0
+    called = assay_command("gate", runs["good"], "--baseline", "both", "--tasks", "more")
+    assert called.code == 3
+    assert "more: not in the run" in called.out and "sums" not in called.out
+
+
 def test_repeated_baselines_give_a_noise_floor(
     assay_command: Assay, make_run: Callable[..., str], workspace: Path, runs: dict[str, str]
 ) -> None:
@@ -165,6 +215,7 @@ def test_missing_task_fails_the_gate(
         (["--min", "other=0.5"], "has no score `other`"),
         (["--min", "sums=0.5", "--max_drop", "-1"], "drop is negative"),
         (["--min_point", "other=0.5"], "has no score `other`"),
+        (["--min", "sums=0.5", "--tasks", "other"], "neither the run nor the baseline has the task `other`"),
         (["--policy", "absent.yaml"], "cannot read the policy"),
         (["--min", "sums=0.5", "--alpha", "5"], "alpha 5 is not"),
     ],

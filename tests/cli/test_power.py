@@ -112,3 +112,11 @@ def test_invalid_arguments_are_reported(assay_command: Assay, arguments: list[st
     called = assay_command("power", *arguments)
     assert called.code == 2
     assert said in called.err
+
+
+def test_an_unknown_task_is_an_error(assay_command: Assay, runs: list[str]) -> None:
+    for pilots, which in ((runs[:1], "the run"), (runs[:2], "both runs"), (runs, "all runs")):
+        called = assay_command("power", *pilots, "--tasks", "sums,nope")
+        assert called.code == 2
+        assert f"no task of {which} is called `nope`" in called.err
+        assert "available: sums" in called.err

@@ -11,7 +11,7 @@ import pytest
 from tests.making import answer_correctly, make_model, write_task
 
 import assay
-from assay.core.errors import UserError
+from assay.core.errors import UnknownName, UserError
 from assay.core.records.responses import Failure, Response, Usage
 from assay.testing import ScriptedModel
 from assay.viewer.analysis.explanation import Explanation, explain_difference
@@ -201,3 +201,21 @@ def test_runs_with_nothing_in_common_are_an_error(runs: Runs) -> None:
     run = open_source(runs())
     with pytest.raises(UserError, match="no task"):
         explain_difference(run, run, ["other"])
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "available"),
+    [
+        ({"metric": "nope"}, "no task of both runs has the metric `nope`", "exact_match"),
+        ({"tasks": ["sums", "nope"]}, "no task of both runs is called `nope`", "sums"),
+    ],
+    ids=["metric", "task"],
+)
+def test_an_unknown_name_is_reported_with_those_that_the_runs_share(
+    runs: Runs, options: dict[str, Any], said: str, available: str
+) -> None:
+    run = open_source(runs())
+    with pytest.raises(UnknownName, match=said) as caught:
+        explain_difference(run, run, **options)
+    assert caught.value.hint == f"available: {available}"
+    assert caught.value.exit_code == 2

@@ -72,6 +72,11 @@ PERPLEXITY = make_row(
             "nova-large is better than nova-small on gsm8k by 22.0 points (9.0 to 35.0), p = 0.0045;"
             " worse on ifeval by 10.0 points (6.0 to 14.0), p <0.0001",
         ),
+        (
+            [GSM8K, make_row("gsm8k", 0.3, metric="correct", blocked=("judge",))],
+            "nova-large is better than nova-small on gsm8k (acc) by 22.0 points (9.0 to 35.0), p = 0.0045;"
+            " not comparable on gsm8k (correct) (different judge)",
+        ),
         ([UNCLEAR], "no difference between nova-large and nova-small seen on arc_easy (±5.0)"),
         ([IDENTICAL], "identical scores of nova-large and nova-small on copy"),
         ([BLOCKED], "nova-large and nova-small are not comparable on mmlu (different prompts)"),

@@ -90,3 +90,18 @@ def test_identity_blocks_the_verdict_for_one_model(
     (row,) = assay.compare(first, second).rows
     assert row.blocked == blocked
     assert row.better is (None if blocked else True)
+
+
+def test_other_judges_do_not_block_metrics_without_a_judge(runs: Runs) -> None:
+    judged = {"metric": "correct", "judge": {"kind": "binary"}}
+    keys = {"metric_list": [{"metric": "exact_match"}, judged]}
+    strict, kind = (make_model(partial(pick_word, word), name=word) for word in ("incorrect", "correct"))
+    found = assay.compare(
+        runs(right_for(), keys=keys, judge=[strict]),
+        runs(right_for(*range(40)), keys=keys, judge=[kind]),
+        metrics=["exact_match", "correct"],
+    )
+    assert {row.metric: row.blocked for row in found.rows} == {"exact_match": (), "correct": ("judge",)}
+    assert found.rows[0].better
+    (one,) = [one for one in found.mismatches if one.kind == "judge"]
+    assert one.what == "judges: incorrect and correct"

@@ -73,7 +73,12 @@ def test_the_given_metric_is_compared(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [({"correction": "bonferoni"}, "bonferoni"), ({"level": 95}, "95"), ({"tasks": ["other"]}, "other")],
+    [
+        ({"correction": "bonferoni"}, "bonferoni"),
+        ({"level": 95}, "95"),
+        ({"tasks": ["other"]}, "other"),
+        ({"metrics": ["exact_match", "nope"]}, "no task of both runs has the metric `nope`"),
+    ],
 )
 def test_invalid_options_are_refused(runs: Runs, options: dict[str, Any], said: str) -> None:
     run = runs(right_for())

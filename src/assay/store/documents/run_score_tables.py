@@ -213,6 +213,7 @@ class RunScoreTables:
             "filters": about.get("filters"),
             "metrics": about.get("metrics"),
             "judges": self._find_judges(task),
+            "judged metrics": self._find_judged_metrics(task),
             "agent tools": _flatten_pins(about.get("agent")),
             "metric definitions": self._describe_metrics(task),
         }
@@ -238,6 +239,16 @@ class RunScoreTables:
         known = self.run.facts.get("judges", {})
         names = [name for (name,) in self.run.journal.query(_SELECT_JUDGES, (task,))]
         return {name: known.get(name, {}) for name in names} or None
+
+    def _find_judged_metrics(self, task: str) -> list[str]:
+        """Return the metrics that may depend on a judge; task code may call one for any metric."""
+        config = self._config(task)
+        metrics = list(self.run.tasks[task].get("metrics", ()))
+        listed = config.get("metric_list")
+        if config.get("process_results") or not isinstance(listed, list):
+            return metrics
+        plain = {one.get("metric") for one in listed if isinstance(one, dict) and "judge" not in one}
+        return [name for name in metrics if name not in plain]
 
     def _read_excerpts(self, task: str, documents: Sequence[int]) -> Iterator[DocumentExcerpt]:
         facts = self.run.facts

@@ -17,12 +17,13 @@ from assay.core.errors import UserError
 from assay.store.documents.score_tables import DocumentExcerpt, ScoreTable, ScoreTableSource
 from assay.viewer.comparison.mismatches import (
     excerpt_difference,
+    excerpt_facts,
     find_run_mismatches,
     find_task_mismatches,
-    format_fact,
     format_pair,
 )
 from assay.viewer.comparison.model_scores import find_source
+from assay.viewer.comparison.name_selection import check_metric_names, select_shared_tasks
 from assay.viewer.comparison.pairing import Pairing, pair_documents, scores_from_column
 from assay.viewer.comparison.records import Mismatch
 from assay.viewer.comparison.run_comparison import match_columns
@@ -116,9 +117,15 @@ def explain_difference(
     """Explain the differences of each task that two runs share.
 
     Raises:
+        UnknownName: The runs do not share a task or metric that is given by name.
         UserError: The runs share no task with document scores.
     """
-    shared = [task for task in first.tasks if task in second.tasks and (not tasks or task in tasks)]
+    shared = select_shared_tasks((first, second), tasks)
+    if metric:
+        tables = (_read_score_tables(first, second, task) for task in shared)
+        known = [column.metric for both in tables for column, _ in match_columns(*both)]
+        if known:  # without any, the runs have no documents
+            check_metric_names([metric], known)
     found = [
         one for task in shared if (one := _explain_task(first, second, task, metric, examples)) is not None
     ]
@@ -142,14 +149,20 @@ def _name_sources_without_documents(
     return "".join(f"; `{name}` has aggregate scores only, no documents" for name in dict.fromkeys(names))
 
 
+def _read_score_tables(
+    first: ScoreTableSource, second: ScoreTableSource, task: str
+) -> tuple[ScoreTable, ScoreTable]:
+    """Return the scores of a task in both runs, of the same kind."""
+    one = first.read_score_table(task)
+    other = second.read_score_table(task, one.kind)
+    return (one if other.kind == one.kind else first.read_score_table(task, other.kind)), other
+
+
 def _explain_task(
     first: ScoreTableSource, second: ScoreTableSource, task: str, metric: str, examples: int
 ) -> Explanation | None:
     first, second = find_source(first, task), find_source(second, task)
-    one = first.read_score_table(task)
-    other = second.read_score_table(task, one.kind)
-    if other.kind != one.kind:
-        one = first.read_score_table(task, other.kind)
+    one, other = _read_score_tables(first, second, task)
     columns = [both for both in match_columns(one, other) if metric in ("", both[0].metric)]
     if not columns:
         return None
@@ -349,8 +362,9 @@ def _build_example(
         case _:
             texts = " | ".join(one.responses), " | ".join(other.responses)
     if texts[0] == texts[1] and cause in facts:  # the same text: show what differs
-        texts = format_fact(facts[cause][0]), format_fact(facts[cause][1])
-    shown = excerpt_difference(*texts, _EXAMPLE_LENGTH)
+        shown = excerpt_facts(*facts[cause], _EXAMPLE_LENGTH)
+    else:
+        shown = excerpt_difference(*texts, _EXAMPLE_LENGTH)
     return Example(
         document=document,
         first_score=float(first),

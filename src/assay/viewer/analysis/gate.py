@@ -95,18 +95,22 @@ def evaluate_gate(
 
     Raises:
         InvalidOption: There is neither a minimum nor a baseline.
+        UnknownName: Neither the run nor the baseline has a task or score that an option names.
     """
     if not baselines and not options.has_floors:
         raise InvalidOption(
             "a gate needs a baseline or a minimum score",
             hint="pass --baseline RUN, --min TASK:METRIC=VALUE or --policy FILE",
         )
-    checks = [*_check_required(run, baselines, options)]
+    _check_task_names(run, baselines, options)
+    checks = [*_check_required(run, baselines, options), *_check_patterns(run, baselines, options)]
     for rule in options.floor_rules:
         checks += _check_floors(run, rule)
     comparison = None
     if baselines:
         comparison = _compare(baselines[0], run, options)
+    if comparison is not None:
+        checks += _check_rule_metrics(comparison.rows, baselines[0], run, options)
         checks += _check_drops(comparison.rows, options, learn_noise_floors(baselines, options.alpha))
     name = baselines[0].name if baselines else ""
     return GateResult(
@@ -114,18 +118,58 @@ def evaluate_gate(
     )
 
 
+def _list_task_names(source: ScoreTableSource) -> dict[str, None]:
+    """Return the names of tasks and groups with scores."""
+    return dict.fromkeys((*source.tasks, *(one.task for one in source.read_estimates())))
+
+
+def _check_task_names(
+    run: ScoreTableSource, baselines: Sequence[ScoreTableSource], options: GateOptions
+) -> None:
+    known = [name for source in (run, *baselines[:1]) for name in _list_task_names(source)]
+    for task in options.tasks:
+        if task not in known:
+            raise UnknownName(
+                f"neither the run nor the baseline has the task `{task}`",
+                where="--tasks",
+                hint=f"available: {', '.join(dict.fromkeys(known)) or 'none'}",
+            )
+
+
+def _check_patterns(
+    run: ScoreTableSource, baselines: Sequence[ScoreTableSource], options: GateOptions
+) -> Iterator[GateCheck]:
+    """Check that each rule of a policy applies to some task: a misspelt pattern would check nothing."""
+    known = [name for source in (run, *baselines[:1]) for name in _list_task_names(source)]
+    for rule in options.rules:
+        if not rule.task_names and not any(rule.covers(task) for task in known):
+            patterns = ", ".join(rule.tasks)
+            yield GateCheck(
+                kind="missing",
+                task=patterns,
+                metric=rule.metric,
+                passed=False,
+                tier=rule.tier,
+                message=f"{patterns}: matches no task of the run",
+            )
+
+
 def _check_required(
     run: ScoreTableSource, baselines: Sequence[ScoreTableSource], options: GateOptions
 ) -> Iterator[GateCheck]:
-    """Check that the tasks are there: required ones, and those of the baseline unless a policy names its tasks."""
+    """Check that the tasks are there: required ones, those that a policy names, and those of the baseline.
+
+    With a policy, a task of the baseline has the strictest tier of the rules that match it; without one it is watched.
+    """
     wanted = [*options.required, *(name for rule in options.rules for name in rule.task_names)]
-    if baselines and not options.rules:
+    if baselines:
         wanted += options.tasks or baselines[0].tasks
-    known = {*run.tasks, *(one.task for one in run.read_estimates())}
+    known = _list_task_names(run)
     for task in dict.fromkeys(wanted):
         if task not in known:
-            tiers = [rule.tier for rule in options.rules if task in rule.task_names]
-            tier: Tier = "must" if task in options.required else min(tiers, key=TIERS.index, default="must")
+            tiers = [rule.tier for rule in options.rules if rule.covers(task)]
+            rest: Tier = "watch" if options.rules else "must"
+            tier: Tier = "must" if task in options.required else min(tiers, key=TIERS.index, default=rest)
             yield GateCheck(
                 kind="missing",
                 task=task,
@@ -154,7 +198,9 @@ def _check_floors(run: ScoreTableSource, rule: GateRule) -> Iterator[GateCheck]:
         raise UnknownName(
             f"the run has no score `{name}`", where=rule.where, hint=f"it has: {', '.join(known) or 'none'}"
         )
-    for task in [task for task in rule.task_names if task not in found and task in run.tasks]:
+    covered = [task for task in _list_task_names(run) if rule.covers(task)]
+    # a pattern may match tasks that do not have the metric, but not only such tasks
+    for task in [task for task in covered if task not in found and (not found or task in rule.task_names)]:
         message = f"{task}: no score {rule.metric or 'in the run'}"
         yield GateCheck(
             kind="missing", task=task, metric=rule.metric, passed=False, tier=rule.tier, message=message
@@ -194,10 +240,14 @@ def _check_point(one: Estimate, floor: float, tier: Tier) -> GateCheck:
     )
 
 
-def _compare(baseline: ScoreTableSource, run: ScoreTableSource, options: GateOptions) -> Comparison:
-    """Compare the first metric of each task, and the metrics that options and rules name."""
+def _compare(baseline: ScoreTableSource, run: ScoreTableSource, options: GateOptions) -> Comparison | None:
+    """Compare the first metric of each task, and the metrics that options and rules name; None if the run has no such task."""
+    known = _list_task_names(run)
+    tasks = [task for task in options.tasks if task in known]
+    if options.tasks and not tasks:
+        return None
     common = CompareOptions(
-        tasks=[task for task in options.tasks if task in run.tasks],
+        tasks=tasks,
         metrics=options.metrics,
         cluster_by=options.cluster_by,
         correction=options.correction,
@@ -215,9 +265,37 @@ def _compare(baseline: ScoreTableSource, run: ScoreTableSource, options: GateOpt
                 if task in run.tasks and rule.matches(task, rule.metric, first=False)
             ]
             if tasks:
-                more = compare_sources(baseline, run, replace(common, tasks=tasks, metrics=[rule.metric]))
+                try:
+                    more = compare_sources(baseline, run, replace(common, tasks=tasks, metrics=[rule.metric]))
+                except UnknownName:  # `_check_rule_metrics` reports it with the tier of the rule
+                    continue
                 rows |= {(row.task, row.pipeline, row.metric): row for row in more.rows}
     return adjust_comparisons([replace(found, rows=tuple(rows.values()))])[0]
+
+
+def _check_rule_metrics(
+    rows: Sequence[ComparisonRow], baseline: ScoreTableSource, run: ScoreTableSource, options: GateOptions
+) -> Iterator[GateCheck]:
+    """Check that tasks have the metrics whose drop a rule limits."""
+    compared = {(row.task, row.metric) for row in rows}
+    for rule in options.rules:
+        if not rule.limits_drop or not rule.metric:
+            continue
+        covered = [task for task in baseline.tasks if task in run.tasks and rule.covers(task)]
+        lacking = [task for task in covered if (task, rule.metric) not in compared]
+        # a pattern may match tasks that do not have the metric, but not only such tasks
+        named = (
+            lacking if len(lacking) == len(covered) else [one for one in lacking if one in rule.task_names]
+        )
+        for task in named:
+            yield GateCheck(
+                kind="missing",
+                task=task,
+                metric=rule.metric,
+                passed=False,
+                tier=rule.tier,
+                message=f"{task}: no score {rule.metric} to compare with the baseline",
+            )
 
 
 def learn_noise_floors(

@@ -64,7 +64,11 @@ class GateRule:
     def matches(self, task: str, metric: str, *, first: bool) -> bool:
         """Whether a score belongs to the rule; `first` says whether the metric is the first of its task."""
         named = metric == self.metric if self.metric else first
-        return named and any(fnmatchcase(task, pattern) for pattern in self.tasks)
+        return named and self.covers(task)
+
+    def covers(self, task: str) -> bool:
+        """Whether the rule names a task or has a pattern that matches it."""
+        return any(fnmatchcase(task, pattern) for pattern in self.tasks)
 
     @property
     def task_names(self) -> list[str]:

@@ -20,6 +20,7 @@ from assay.stats.intervals.confidence_intervals import compute_design_effect, en
 from assay.stats.intervals.repeats import analyse_repeats
 from assay.store.documents.score_tables import ScoreColumn, ScoreTable, ScoreTableSource
 from assay.viewer.comparison.clusters import read_clusters
+from assay.viewer.comparison.name_selection import select_shared_tasks
 from assay.viewer.comparison.pairing import pair_documents, scores_from_column
 
 __all__ = ["PowerOptions", "PowerRow", "analyse_power"]
@@ -95,6 +96,7 @@ def analyse_power(sources: Sequence[ScoreTableSource], options: PowerOptions) ->
     from sampling, and so do three or more runs, which must be repeats of one model.
 
     Raises:
+        UnknownName: The runs do not share a task that is given by name.
         UserError: The runs share no task, or three or more runs are of different models.
     """
     if not sources:
@@ -111,10 +113,11 @@ def analyse_power(sources: Sequence[ScoreTableSource], options: PowerOptions) ->
                 options.correlation,
             )
         ]
-    shared = [task for task in sources[0].tasks if all(task in source.tasks for source in sources)]
-    wanted = [task for task in shared if not options.tasks or task in options.tasks]
+    wanted = select_shared_tasks(sources, options.tasks)
     if not wanted:
-        raise UserError("the runs share no such task", hint=f"they share: {', '.join(shared) or 'none'}")
+        raise UserError(
+            "the runs share no task", hint="; ".join(f"{one.name}: {', '.join(one.tasks)}" for one in sources)
+        )
     models = list(dict.fromkeys(source.model for source in sources))
     if len(sources) > 2 and len(models) > 1:
         raise UserError(

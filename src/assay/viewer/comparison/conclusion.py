@@ -27,6 +27,11 @@ def state_conclusion(comparison: Comparison, *, first: str = "", second: str = "
     first = first or _choose_names(comparison)[0]
     second = second or _choose_names(comparison)[1]
     stated = _select_rows(comparison)
+    several = {row.task for row in stated if sum(one.task == row.task for one in stated) > 1}
+
+    def name(row: ComparisonRow) -> str:
+        return f"{row.task} ({row.metric})" if row.task in several else row.task
+
     better = [row for row in stated if row.differs and row.better]
     worse = [row for row in stated if row.differs and row.better is False]
     changed = [row for row in stated if row.differs and row.better is None]
@@ -39,19 +44,21 @@ def state_conclusion(comparison: Comparison, *, first: str = "", second: str = "
     for word, rows in (("better", better), ("worse", worse), ("different", changed)):
         if rows:
             other = (f" than {first}" if word != "different" else f" from {first}") if subject else ""
-            parts.append(f"{subject}{word}{other} on {_join(rows, [_describe(row) for row in rows])}")
+            parts.append(
+                f"{subject}{word}{other} on {_join(rows, [f'{name(row)} {_describe(row)}' for row in rows])}"
+            )
             subject = ""
     if unclear:
         between = f" between {second} and {first}" if not parts else ""
-        named = _join(unclear, [f"{row.task}{_format_margin(row)}" for row in unclear])
+        named = _join(unclear, [f"{name(row)}{_format_margin(row)}" for row in unclear])
         parts.append(f"no difference{between} seen on {named}")
     if identical:
         between = f" of {second} and {first}" if not parts else ""
-        parts.append(f"identical scores{between} on {_join(identical, [row.task for row in identical])}")
+        parts.append(f"identical scores{between} on {_join(identical, [name(row) for row in identical])}")
     if blocked:
         kinds = ", ".join(dict.fromkeys(kind for row in blocked for kind in row.blocked))
         between = f"{second} and {first} are " if not parts else ""
-        named = _join(blocked, [row.task for row in blocked])
+        named = _join(blocked, [name(row) for row in blocked])
         parts.append(f"{between}not comparable on {named} (different {kinds})")
     return escape_control_characters("; ".join(parts))
 
@@ -75,7 +82,7 @@ def _choose_names(comparison: Comparison) -> tuple[str, str]:
 
 
 def _describe(row: ComparisonRow) -> str:
-    """Return a task with the size of its difference: `gsm8k by 22.0 points (9.0 to 35.0), p = 0.0045`."""
+    """Return the size of a difference: `by 22.0 points (9.0 to 35.0), p = 0.0045`."""
     sign = 1 if row.difference >= 0 else -1
     low, high = sorted((sign * row.low, sign * row.high))
     unit = " points" if row.share else f" {row.metric}"
@@ -83,7 +90,7 @@ def _describe(row: ComparisonRow) -> str:
     span = f" ({_format_size(low, row)} to {_format_size(high, row)})" if math.isfinite(low + high) else ""
     p_value = format_p_value(row.adjusted_p)
     p_value = f"p {p_value}" if p_value.startswith("<") else f"p = {p_value}"
-    return f"{row.task} by {size}{span}, {p_value}"
+    return f"by {size}{span}, {p_value}"
 
 
 def _format_margin(row: ComparisonRow) -> str:

@@ -14,10 +14,10 @@ from assay.viewer.comparison.records import Mismatch
 
 __all__ = [
     "excerpt_difference",
+    "excerpt_facts",
     "find_blocking_kinds",
     "find_run_mismatches",
     "find_task_mismatches",
-    "format_fact",
     "format_pair",
 ]
 
@@ -130,6 +130,10 @@ def _compare_facts(
             changed = sorted(key for key in {*one, *other} if one.get(key) != other.get(key))
             what = f"{name} changed: {', '.join(changed)}"
             yield Mismatch(kind=kind, task=task, what=what, blocks=blocks, names=tuple(changed))
+        elif kind == "judge":
+            judged = [name for facts in (first, second) for name in facts.get("judged metrics") or ()]
+            what = f"{name}: {format_pair(one, other)}"
+            yield Mismatch(kind=kind, task=task, what=what, blocks=blocks, names=tuple(dict.fromkeys(judged)))
         elif isinstance(one, Mapping) and isinstance(other, Mapping):
             for key in sorted({*map(str, one), *map(str, other)}):
                 if one.get(key) != other.get(key):
@@ -168,9 +172,14 @@ def format_pair(first: Any, second: Any) -> str:
     >>> format_pair({"gpt": {"api": "chat"}}, {"claude": {"api": "chat"}})
     'gpt and claude'
     """
+    return " and ".join(excerpt_facts(first, second, _MAX_LENGTH))
+
+
+def excerpt_facts(first: Any, second: Any, length: int) -> tuple[str, str]:
+    """Return two different values as texts of about `length` characters; of two mappings, only the keys that differ."""
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         first, second = _format_differing_keys(first, second), _format_differing_keys(second, first)
-    return " and ".join(excerpt_difference(format_fact(first), format_fact(second), _MAX_LENGTH))
+    return excerpt_difference(_format_fact(first), _format_fact(second), length)
 
 
 def _format_differing_keys(value: Mapping[str, Any], other: Mapping[str, Any]) -> str:
@@ -188,7 +197,7 @@ def _format_differing_keys(value: Mapping[str, Any], other: Mapping[str, Any]) -
     return ", ".join(parts) or "none"
 
 
-def format_fact(value: Any) -> str:
+def _format_fact(value: Any) -> str:
     """Format a setting as one text."""
     if isinstance(value, Mapping):
         return ", ".join(f"{key}={item}" for key, item in sorted(value.items(), key=str)) or "none"

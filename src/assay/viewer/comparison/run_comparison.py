@@ -23,6 +23,7 @@ from assay.viewer.comparison.groups import compare_groups
 from assay.viewer.comparison.mismatches import find_blocking_kinds, find_run_mismatches, find_task_mismatches
 from assay.viewer.comparison.model_scores import find_source
 from assay.viewer.comparison.multiplicity import adjust_comparisons
+from assay.viewer.comparison.name_selection import check_metric_names
 from assay.viewer.comparison.pairing import Pairing, pair_documents, scores_from_column
 from assay.viewer.comparison.records import CompareOptions, Comparison, ComparisonRow, Flip, Mismatch
 from assay.viewer.comparison.subset_weights import find_shared_subset, list_subset_documents
@@ -45,6 +46,7 @@ def compare_sources(first: ScoreTableSource, second: ScoreTableSource, options: 
     """Compare a second run with a first, task by task.
 
     Raises:
+        UnknownName: The runs do not share a task or metric that is given by name.
         UserError: The runs have no task, metric or document in common.
     """
     rows: list[ComparisonRow] = []
@@ -56,6 +58,7 @@ def compare_sources(first: ScoreTableSource, second: ScoreTableSource, options: 
     if options.tasks:  # a variant that is named itself is compared alone
         families = {task: name for task, name in families.items() if name in options.tasks}
     selected = _select_tasks(first, second, options, families)
+    metrics: dict[str, None] = {}
     by_family: dict[tuple[str, str, str], list[PairedScores]] = {}
     for task in selected:
         one = first.read_score_table(task)
@@ -71,6 +74,7 @@ def compare_sources(first: ScoreTableSource, second: ScoreTableSource, options: 
             continue
         one, other, note = pair_attempts(one, other)
         notes += [note] if note else []
+        metrics |= dict.fromkeys(column.metric for column, _ in match_columns(one, other))
         pairing = pair_documents(one, other)
         left, right = find_source(first, task), find_source(second, task)
         found = [
@@ -117,6 +121,8 @@ def compare_sources(first: ScoreTableSource, second: ScoreTableSource, options: 
             continue
         rows.append(combined)
         notes.append(describe_winners(combined, *_choose_labels(first, second)))
+    if metrics:  # without any, the runs have no documents
+        check_metric_names(options.metrics, metrics)
     field_count = bool(options.cluster_by) + bool(options.category)
     if lacking and len(lacking) == field_count * len({row.task for row in rows}):
         raise lacking[0]

@@ -85,7 +85,15 @@ PERPLEXITY = make_row(
             "nova-large is better than nova-small on wikitext by 1.5 word_perplexity (1 to 2), p = 0.0045",
         ),
     ],
-    ids=["better and unclear", "better and worse", "unclear", "identical", "not comparable", "other unit"],
+    ids=[
+        "better and unclear",
+        "better and worse",
+        "metric with another judge",
+        "unclear",
+        "identical",
+        "not comparable",
+        "other unit",
+    ],
 )
 def test_the_sentence_names_tasks_sizes_and_certainty(rows: list[ComparisonRow], sentence: str) -> None:
     assert state(*rows) == sentence

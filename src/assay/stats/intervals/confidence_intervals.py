@@ -60,14 +60,14 @@ _MODERATE_VARIATION = 0.51
 """Scores whose coefficient of variation c (from the limit behind them) is much smaller than this are hardly skewed, however few they
 are: their skewness is at most (c / 0.51)⁶."""
 
-_MODERATE_VARIATION_OF_LOG_PROBABILITIES = 0.7
+_MODERATE_VARIATION_OF_LOG_PROBABILITIES = 0.65
 """The same for log probabilities (scores with an upper limit only), whose tails are at most exponential."""
 
 _MAX_STRETCH = 2.5
 """The long side of a skewness-adjusted interval is at most this many times that of Student's t."""
 
-_MAX_STRETCH_OF_LOG_PROBABILITIES = 1.5
-_MAX_STRETCH_OF_FEW_UNLIMITED = 1.1
+_MAX_STRETCH_OF_LOG_PROBABILITIES = 1.4
+_MAX_STRETCH_OF_FEW_UNLIMITED = 1.05
 """An outlier among fewer than ten scores without limits does not show whether they are skewed or have long tails on both sides."""
 
 _MIN_SHORT_SIDE = 0.92
@@ -308,12 +308,13 @@ class RatioEstimate:
     """Skewness of the units' contributions."""
 
 
-def estimate_ratio(tops: Floats, bottoms: Floats) -> RatioEstimate:
+def estimate_ratio(tops: Floats, bottoms: Floats, *, are_texts: bool = False) -> RatioEstimate:
     """Estimate the ratio of two sums by linearisation.
 
     If sizes (bottoms) differ, the linearised variance of few units depends on the largest ones alone, and is too small. It is at
     least the variance of units whose own ratios vary alike, whatever their size; with many units this counts less and less.
-    With equal sizes, both are the usual standard error.
+    With equal sizes, both are the usual standard error. The ratios of long texts (`are_texts`: log probabilities and bytes) vary
+    less than those of short ones, so half of Bessel's correction is enough for their floor.
 
     >>> found = estimate_ratio(np.array([1.0, 2.0, 3.0]), np.ones(3))
     >>> round(found.error, 4), round(found.effective_units, 6)
@@ -328,7 +329,10 @@ def estimate_ratio(tops: Floats, bottoms: Floats) -> RatioEstimate:
         return RatioEstimate(value=value, error=0.0, units=count, effective_units=1 / share, skewness=0.0)
     variance = squares / whole**2 * count / (count - 1)
     sizes = np.maximum(bottoms, 0.1 * whole / count)
-    alike = float((squared / sizes).sum()) / whole * share / max(1 - share, 1 / count)
+    correction = max(1 - share, 1 / count)
+    alike = (
+        float((squared / sizes).sum()) / whole * share / (math.sqrt(correction) if are_texts else correction)
+    )
     return RatioEstimate(
         value=value,
         error=math.sqrt(variance + max(0.0, alike - variance) * min(1.0, _FEW_UNITS * share)),
@@ -348,7 +352,7 @@ def ratio_interval(
     """
     if len(tops) < 2:
         raise AssayError("an interval needs at least two documents")
-    found = estimate_ratio(tops, bottoms)
+    found = estimate_ratio(tops, bottoms, are_texts=_are_log_probabilities(limits))
     low, high = limits
     if found.error == 0:
         if not math.isfinite(high - low):

@@ -313,7 +313,7 @@ def estimate_ratio(tops: Floats, bottoms: Floats, *, are_texts: bool = False) ->
 
     If sizes (bottoms) differ, the linearised variance of few units depends on the largest ones alone, and is too small. It is at
     least the variance of units whose own ratios vary alike, whatever their size; with many units this counts less and less.
-    With equal sizes, both are the usual standard error. The ratios of long texts (`are_texts`: log probabilities and bytes) vary
+    With equal sizes, both are the usual standard error. The ratios of long natural texts (`are_texts`: log probabilities and bytes) vary
     less than those of short ones, so half of Bessel's correction is enough for their floor.
 
     >>> found = estimate_ratio(np.array([1.0, 2.0, 3.0]), np.ones(3))

@@ -152,6 +152,46 @@ def test_degrees_of_freedom_are_satterthwaites() -> None:
     assert found.half_width == pytest.approx(2.100922 * 0.1 / math.sqrt(2), rel=1e-4)
 
 
+def build_skewed_part(value: float, below: float, above: float, method: str = "adjusted t") -> GroupPart:
+    interval = (value - below, value + above)
+    return GroupPart(value=value, stderr=None, size=10, interval=interval, method=method)
+
+
+def test_a_group_of_one_task_has_the_interval_of_the_task() -> None:
+    found = compute_stratified_interval([build_skewed_part(0.3, 0.1, 0.25)])
+    assert found is not None and (found.low, found.high) == pytest.approx((0.2, 0.55))
+
+
+def test_opposite_skewness_of_tasks_cancels() -> None:
+    up, down = build_skewed_part(0.2, 0.1, 0.3), build_skewed_part(0.8, 0.3, 0.1)
+    found = compute_stratified_interval([up, down])
+    assert found is not None
+    assert found.high - 0.5 == pytest.approx(0.5 - found.low)
+    half = (
+        0.15 / math.sqrt(2) * 2.100922 / 2.262157
+    )  # the harmonic mean of both sides, with 18 degrees of freedom
+    assert found.half_width == pytest.approx(half, rel=1e-4)
+
+
+def test_equal_skewness_of_tasks_remains_and_decreases_with_their_number() -> None:
+    part = build_skewed_part(0.2, 0.1, 0.3)
+    widths = []
+    for count in (2, 8):
+        found = compute_stratified_interval([part] * count)
+        assert found is not None
+        widths.append((found.high - 0.2) / (0.2 - found.low))
+    assert 3 > widths[0] > widths[1] > 1.2
+
+
+@pytest.mark.parametrize(
+    "part", [build_skewed_part(1.0, 0.28, 0.0, "wilson"), build_skewed_part(0.9, 0.25, 0.03)], ids=["wilson", "equal scores"]
+)  # fmt: skip
+def test_a_task_that_shows_no_variation_keeps_its_long_side(part: GroupPart) -> None:
+    found = compute_stratified_interval([part, build_skewed_part(0.5, 0.1, 0.1)])
+    assert found is not None
+    assert (part.value + 0.5) / 2 - found.low > 0.12
+
+
 def test_the_group_says_that_a_task_is_clustered() -> None:
     part = GroupPart(value=0.5, stderr=0.1, size=100, interval=(0.3, 0.7), method="clustered", units=10)
     plain = GroupPart(value=0.5, stderr=0.1, size=100, interval=(0.4, 0.6), method="wilson")

@@ -14,6 +14,8 @@ from assay.stats.numerics.exact_summation import sum_left_to_right
 __all__ = ["GroupPart", "compute_stratified_interval", "pool_parts"]
 
 _PRIOR_DOCUMENTS = 4
+_MAX_ADJUSTED_RATIO = 4.0
+"""An adjustment for skewness makes one side at most this many times as long as the other. Equal scores near a limit have a longer one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +94,8 @@ def compute_stratified_interval(
 
     `weight_by_size` gives the micro mean (weighted by documents), else the macro mean (weighted by tasks). If all scores
     are 0 or 1, it is a Wilson interval with the effective number of documents. Otherwise the distances between the tasks'
-    values and their limits are combined (MOVER, Zou and Donner 2008), with Satterthwaite's degrees of freedom.
+    values and their limits are combined (MOVER, Zou and Donner 2008), with Satterthwaite's degrees of freedom. The skewness of
+    tasks with intervals that are adjusted for it is combined, too.
 
     >>> parts = [GroupPart(value=1.0, stderr=0.1, size=30), GroupPart(value=0.0, stderr=0.1, size=10)]
     >>> round(compute_stratified_interval(parts, weight_by_size=False).half_width, 4)
@@ -110,14 +113,15 @@ def compute_stratified_interval(
         return None
     value = math.fsum(weight * part.value for part, weight in zip(parts, weights, strict=True))
     scale = _compute_quantile_ratios(known, weights, level)
-    low, high = (
-        math.sqrt(
-            math.fsum(
-                (weight * side[end] * by) ** 2 for side, weight, by in zip(known, weights, scale, strict=True)
-            )
-        )
-        for end in (0, 1)
+    pairs = [
+        (weight * side[0] * by, weight * side[1] * by)
+        for side, weight, by in zip(known, weights, scale, strict=True)
+    ]
+    adjusted = all(
+        part.method == "adjusted t" and max(side[:2]) <= _MAX_ADJUSTED_RATIO * min(side[:2])
+        for part, side in zip(parts, known, strict=True)
     )
+    low, high = _combine_adjusted_sides(pairs) if adjusted else _combine_sides(pairs)
     widest = [
         math.fsum(weight * side[end] for side, weight in zip(known, weights, strict=True)) for end in (0, 1)
     ]
@@ -128,6 +132,33 @@ def compute_stratified_interval(
         method="stratified, clustered" if clustered else "stratified",
         level=level,
     )
+
+
+def _combine_sides(sides: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Combine the weighted distances to the limits of each task (MOVER): both sides on their own."""
+    below, above = (math.sqrt(math.fsum(side[end] ** 2 for side in sides)) for end in (0, 1))
+    return below, above
+
+
+def _combine_adjusted_sides(sides: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Combine the sides of intervals that are adjusted for skewness; the sides of a single task stay as they are.
+
+    The variances of tasks add up, and so do their third moments: tasks that are skewed in opposite directions make a group
+    that is hardly skewed, and the skewness of equal tasks decreases with their number. The half width of a task without its
+    adjustment is the harmonic mean of its sides; half the difference of its sides is proportional to its third moment divided
+    by its variance.
+    """
+    halves = [2 * below * above / (below + above) if below + above > 0 else 0.0 for below, above in sides]
+    square = math.fsum(half * half for half in halves)
+    if not square:
+        return _combine_sides(sides)
+    shift = (
+        math.fsum(half * half * (above - below) for half, (below, above) in zip(halves, sides, strict=True))
+        / square
+        / 2
+    )
+    middle = (math.sqrt(square) + math.sqrt(square + 4 * shift * shift)) / 2
+    return middle - shift, middle + shift
 
 
 def _compute_stratified_wilson(

@@ -150,6 +150,46 @@ def test_the_side_towards_a_limit_is_shorter_and_stays_inside_it() -> None:
     assert 0 <= varied.low < varied.high
 
 
+def test_log_probabilities_have_shorter_tails_than_other_losses() -> None:
+    draw, covered, wider = np.random.default_rng(3), 0, []
+    for _ in range(2000):
+        losses = draw.exponential(1, 5)
+        found = mean_interval(-losses, limits=(-math.inf, 0.0))
+        other = mean_interval(losses, limits=(0.0, math.inf))
+        assert found.high == pytest.approx(-other.low)
+        covered += found.low <= -1 <= found.high
+        wider.append((other.high - other.low) / (found.high - found.low))
+    assert covered / 2000 >= 0.9
+    assert np.mean(wider) > 1.3 and min(wider) >= 1 - 1e-9
+
+
+def test_few_scores_without_limits_are_not_extended_by_an_outlier() -> None:
+    values = np.array([-1.0, 0.0, 0.0, 1.0, 10.0])
+    half = 2.7764451 * values.std(ddof=1) / math.sqrt(5)
+    found = mean_interval(values, limits=(-math.inf, math.inf))
+    assert found.high - 2 == pytest.approx(1.05 * half)
+    assert 0.5 * half <= 2 - found.low < 0.8 * half
+    many = mean_interval(np.repeat(values, 2), limits=(-math.inf, math.inf))
+    assert many.high - 2 > 1.2 * 2.2621572 * np.repeat(values, 2).std(ddof=1) / math.sqrt(10)
+
+
+def test_two_levels_bound_the_interval_if_one_is_repeated_inside_the_limits() -> None:
+    """Five scores leave two fifths of the way from the levels to the limits for other levels."""
+    found = mean_interval([0.2, 0.2, 0.2, 0.2, 0.9])
+    low, high = 0.2 - 0.4 * 0.2, 0.9 + 0.4 * 0.1
+    share = wilson_interval(5 * (0.34 - low) / (high - low), 5)
+    assert found.low == pytest.approx(low + (high - low) * share.low)
+    assert found.high == pytest.approx(low + (high - low) * share.high)
+    judged = mean_interval([1.8, 1.8, 1.8, 1.8, 4.6], limits=(1.0, 5.0))
+    assert (judged.low, judged.high) == pytest.approx((1 + 4 * found.low, 1 + 4 * found.high))
+
+
+@pytest.mark.parametrize("values", [[0.0, 0.0, 0.0, 0.0, 0.9], [0.2, 0.2, 0.2, 0.5, 0.9]], ids=["repeated at a limit", "three levels"])  # fmt: skip
+def test_other_scores_keep_their_limits(values: list[float]) -> None:
+    found = mean_interval(values)
+    assert found == ratio_interval(np.array(values), np.ones(5), limits=(0.0, 1.0), method="adjusted t")
+
+
 def test_losses_that_vary_as_much_as_their_mean_have_a_long_upper_side() -> None:
     """Five losses without visible skewness can have an unseen tail, if their variation leaves room for one."""
     steps = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])

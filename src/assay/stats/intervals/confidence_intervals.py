@@ -60,15 +60,26 @@ _MODERATE_VARIATION = 0.51
 """Scores whose coefficient of variation c (from the limit behind them) is much smaller than this are hardly skewed, however few they
 are: their skewness is at most (c / 0.51)⁶."""
 
+_MODERATE_VARIATION_OF_LOG_PROBABILITIES = 0.65
+"""The same for log probabilities (scores with an upper limit only), whose tails are at most exponential."""
+
 _MAX_STRETCH = 2.5
 """The long side of a skewness-adjusted interval is at most this many times that of Student's t."""
+
+_MAX_STRETCH_OF_LOG_PROBABILITIES = 1.4
+_MAX_STRETCH_OF_FEW_UNLIMITED = 1.05
+"""An outlier among fewer than ten scores without limits does not show whether they are skewed or have long tails on both sides."""
 
 _MIN_SHORT_SIDE = 0.92
 """The side towards a limit is at least this part of the side of a normal interval."""
 
-_MIN_UNITS_TO_SHORTEN = 10
-"""Without limits, from this number of units on, the side away from the tail is shorter than that of Student's t, by up to half as
-much as the sample's skewness suggests."""
+_FEW_UNLIMITED = 10
+_MIN_UNITS_TO_TRUST = 5
+"""Without limits, the side away from the tail is shorter than that of Student's t, by at most half as much as the sample's skewness
+suggests: by half for fewer than ten units, which are not much longer on the other side, and by (1 - 5 / n) / 2 from ten units on."""
+
+_UNSEEN_LEVELS = 2.0
+"""Scores at two levels only can have others: their range is this part / n of the way from their levels to the limits."""
 
 _MIN_SHARE_DEGREES = 8
 _MIN_CLUSTERS_TO_EXTEND = 10
@@ -215,13 +226,27 @@ def t_interval(values: ArrayLike, *, level: float = 0.95, limits: Limits | None 
     numbers = np.asarray(values, dtype=np.float64)
     if len(numbers) < 2:
         raise AssayError("an interval needs at least two documents")
-    return ratio_interval(
-        numbers,
-        np.ones(len(numbers)),
-        level=level,
-        limits=limits or guess_limits(numbers),
-        method="adjusted t",
-    )
+    known = limits or guess_limits(numbers)
+    found = ratio_interval(numbers, np.ones(len(numbers)), level=level, limits=known, method="adjusted t")
+    likely = _find_likely_range(numbers, known)
+    lowest, highest = _bound_by_share(float(numbers.mean()), len(numbers), likely, level)
+    return replace(found, low=max(found.low, lowest), high=min(found.high, highest))
+
+
+def _find_likely_range(values: Floats, limits: Limits) -> Limits:
+    """Return the range of scores at two levels, one of which is repeated and no limit; other scores have the given limits.
+
+    Scores that can have any value between two limits are equal only at the limits: all right, all wrong. Equal scores inside
+    them show that there are levels, and the more scores are at two levels only, the less likely are others.
+    """
+    levels, counts = np.unique(values, return_counts=True)
+    low, high = limits
+    inside = (levels > low) & (levels < high)
+    if not math.isfinite(high - low) or len(levels) != 2 or not (counts[inside] > 1).any():
+        return limits
+    part = min(1.0, _UNSEEN_LEVELS / len(values))
+    first, second = levels.tolist()
+    return first - part * (first - low), second + part * (high - second)
 
 
 def clustered_interval(
@@ -265,7 +290,7 @@ def _clustered_share_interval(found: RatioEstimate, documents: int, level: float
         skewness = math.copysign(min(abs(found.skewness), abs(natural)), natural)
         below, above = _compute_sides(replace(found, skewness=skewness), (0.0, 1.0), level)
         low, high = max(0.0, min(low, share - below)), min(1.0, max(high, share + above))
-    lowest, highest = _bound_by_share(found, (0.0, 1.0), level)
+    lowest, highest = _bound_by_share(share, found.effective_units, (0.0, 1.0), level)
     return Interval(low=max(low, lowest), high=min(high, highest), method="clustered", level=level)
 
 
@@ -283,12 +308,13 @@ class RatioEstimate:
     """Skewness of the units' contributions."""
 
 
-def estimate_ratio(tops: Floats, bottoms: Floats) -> RatioEstimate:
+def estimate_ratio(tops: Floats, bottoms: Floats, *, are_texts: bool = False) -> RatioEstimate:
     """Estimate the ratio of two sums by linearisation.
 
     If sizes (bottoms) differ, the linearised variance of few units depends on the largest ones alone, and is too small. It is at
     least the variance of units whose own ratios vary alike, whatever their size; with many units this counts less and less.
-    With equal sizes, both are the usual standard error.
+    With equal sizes, both are the usual standard error. The ratios of long natural texts (`are_texts`: log probabilities and bytes) vary
+    less than those of short ones, so half of Bessel's correction is enough for their floor.
 
     >>> found = estimate_ratio(np.array([1.0, 2.0, 3.0]), np.ones(3))
     >>> round(found.error, 4), round(found.effective_units, 6)
@@ -303,7 +329,10 @@ def estimate_ratio(tops: Floats, bottoms: Floats) -> RatioEstimate:
         return RatioEstimate(value=value, error=0.0, units=count, effective_units=1 / share, skewness=0.0)
     variance = squares / whole**2 * count / (count - 1)
     sizes = np.maximum(bottoms, 0.1 * whole / count)
-    alike = float((squared / sizes).sum()) / whole * share / max(1 - share, 1 / count)
+    correction = max(1 - share, 1 / count)
+    alike = (
+        float((squared / sizes).sum()) / whole * share / (math.sqrt(correction) if are_texts else correction)
+    )
     return RatioEstimate(
         value=value,
         error=math.sqrt(variance + max(0.0, alike - variance) * min(1.0, _FEW_UNITS * share)),
@@ -323,7 +352,7 @@ def ratio_interval(
     """
     if len(tops) < 2:
         raise AssayError("an interval needs at least two documents")
-    found = estimate_ratio(tops, bottoms)
+    found = estimate_ratio(tops, bottoms, are_texts=_are_log_probabilities(limits))
     low, high = limits
     if found.error == 0:
         if not math.isfinite(high - low):
@@ -336,7 +365,7 @@ def ratio_interval(
             level=level,
         )
     below, above = _compute_sides(found, limits, level)
-    lowest, highest = _bound_by_share(found, limits, level)
+    lowest, highest = _bound_by_share(found.value, found.effective_units, limits, level)
     return Interval(
         low=max(lowest, found.value - below),
         high=min(highest, found.value + above),
@@ -345,7 +374,7 @@ def ratio_interval(
     )
 
 
-def _bound_by_share(found: RatioEstimate, limits: Limits, level: float) -> Limits:
+def _bound_by_share(value: float, units: float, limits: Limits, level: float) -> Limits:
     """Return the Wilson interval of scores that are all at one of two limits and have this mean; the limits if one is infinite.
 
     Of all scores between two limits, those at the limits vary most, so an interval never needs to be wider than theirs.
@@ -353,8 +382,7 @@ def _bound_by_share(found: RatioEstimate, limits: Limits, level: float) -> Limit
     low, high = limits
     if not math.isfinite(high - low):
         return limits
-    units = found.effective_units
-    widest = wilson_interval(units * (found.value - low) / (high - low), units, level=level)
+    widest = wilson_interval(units * (value - low) / (high - low), units, level=level)
     return low + (high - low) * widest.low, low + (high - low) * widest.high
 
 
@@ -376,14 +404,22 @@ def _compute_sides(found: RatioEstimate, limits: Limits, level: float) -> tuple[
     seen = found.skewness * found.effective_units / found.units
     seen = max(0.0, seen if upwards else -seen)
     plain, least = quantile * found.error, _MIN_SHORT_SIDE * normal * found.error
-    extra = min(_estimate_skewness(found, seen, before, behind) * step, (_MAX_STRETCH - 1) * quantile)
+    few = math.isinf(behind) and found.units < _FEW_UNLIMITED
+    stretch = _MAX_STRETCH_OF_LOG_PROBABILITIES if _are_log_probabilities(limits) else _MAX_STRETCH
+    stretch = _MAX_STRETCH_OF_FEW_UNLIMITED if few else stretch
+    extra = min(_estimate_skewness(found, seen, limits, behind) * step, (stretch - 1) * quantile)
     longer = max(least, _shorten_side(plain, before, behind)) + extra * found.error
     if math.isinf(behind):
-        trust = max(0.0, 1 - _MIN_UNITS_TO_SHORTEN / found.units) / 2
+        trust = (1.0 if few else 1 - _MIN_UNITS_TO_TRUST / found.units) / 2
         shorter = max(plain / 2, plain - trust * seen * step * found.error)
     else:
         shorter = max(least, _shorten_side(plain, behind, before))
     return (shorter, longer) if upwards else (longer, shorter)
+
+
+def _are_log_probabilities(limits: Limits) -> bool:
+    """Whether scores with these limits are log probabilities, of texts or answers: they are never positive."""
+    return math.isinf(limits[0]) and math.isfinite(limits[1])
 
 
 def _shorten_side(plain: float, towards: float, other: float) -> float:
@@ -399,19 +435,24 @@ def _shorten_side(plain: float, towards: float, other: float) -> float:
     return min(plain, towards * (1 - shrunk) / (1 + towards / other * shrunk))
 
 
-def _estimate_skewness(found: RatioEstimate, seen: float, before: float, behind: float) -> float:
-    """Return how skewed the scores can be, from the skewness `seen` in the sample and the distances to the limits.
+def _estimate_skewness(found: RatioEstimate, seen: float, limits: Limits, behind: float) -> float:
+    """Return how skewed the scores can be, from the skewness `seen` in the sample and the distance to the limit behind them.
 
-    The more the scores vary, relative to their distance from the limit behind them, the longer their tail can be.
+    The more the scores vary, relative to this distance, the longer their tail can be. The tails of log probabilities are at
+    most exponential: tokens to which a calibrated model gives a probability below p occur with at most p times the size of
+    its vocabulary.
     """
     if math.isinf(behind):
         return seen
     units = found.effective_units
     variation = min(100.0, found.error * math.sqrt(units) / max(behind, 1e-300))
     most = (variation / _MODERATE_VARIATION) ** 6
-    if math.isfinite(before):
+    if math.isfinite(limits[1] - limits[0]):
         return min(seen * (1 + _SKEWNESS_CORRECTION / units), most)
-    likely = seen * (1 + _ONE_SIDED_SKEWNESS_CORRECTION / units**2) + _UNSEEN_SKEWNESS / units * variation
+    likely = seen * (1 + _ONE_SIDED_SKEWNESS_CORRECTION / units**2)
+    if _are_log_probabilities(limits):
+        likely, most = seen, (variation / _MODERATE_VARIATION_OF_LOG_PROBABILITIES) ** 6
+    likely += _UNSEEN_SKEWNESS / units * variation
     return max(min(likely, most), seen - 2 * variation)  # more skewed than a gamma distribution
 
 

@@ -113,12 +113,28 @@ class RecordingEnvironment:
         except ModuleNotFoundError:
             return
         self._patch(huggingface_hub, "snapshot_download", self._create_snapshot)
+        download = huggingface_hub.hf_hub_download
+        self._patch(
+            huggingface_hub,
+            "hf_hub_download",
+            lambda repo_id, filename, **options: (
+                self._find_file(repo_id, filename) or download(repo_id, filename, **options)
+            ),
+        )
 
     def _create_snapshot(self, repo_id: str, **_: Any) -> str:
         """Return the recorded folder of a repository, empty if nothing was recorded."""
-        folder = self.home / "snap" / repo_id.replace("/", "--")
+        folder = self._locate_snapshot(repo_id)
         folder.mkdir(parents=True, exist_ok=True)
         return str(folder)
+
+    def _find_file(self, repo_id: str, filename: str) -> str:
+        """Return the recorded file of a repository, or an empty string."""
+        path = self._locate_snapshot(repo_id) / filename
+        return str(path) if path.exists() else ""
+
+    def _locate_snapshot(self, repo_id: str) -> Path:
+        return self.home / "snap" / repo_id.replace("/", "--")
 
 
 class _StubModule(ModuleType):

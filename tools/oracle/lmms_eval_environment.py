@@ -83,6 +83,10 @@ class RecordingEnvironment:
         os.chdir(self._cwd)
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out replaced functions: process pools of `datasets` pickle helper functions with what they refer to."""
+        return {**vars(self), "_originals": []}
+
     def _patch(self, owner: Any, name: str, value: Any) -> None:
         self._originals.append((owner, name, getattr(owner, name)))
         setattr(owner, name, value)
@@ -107,7 +111,7 @@ class RecordingEnvironment:
         import datasets
 
         for name in ("load_dataset", "load_from_disk"):
-            self._patch(datasets, name, lambda *_, **__: self.datasets)
+            self._patch(datasets, name, self._load_dataset)
         try:
             import huggingface_hub
         except ModuleNotFoundError:
@@ -121,6 +125,12 @@ class RecordingEnvironment:
                 self._find_file(repo_id, filename) or download(repo_id, filename, **options)
             ),
         )
+
+    def _load_dataset(self, *_: Any, split: Any = None, **__: Any) -> Any:
+        """Return the recorded dataset, or one of its splits; every split has the same documents."""
+        if split is None or not isinstance(self.datasets, Mapping):
+            return self.datasets
+        return self.datasets[split] if split in self.datasets else next(iter(self.datasets.values()))
 
     def _create_snapshot(self, repo_id: str, **_: Any) -> str:
         """Return the recorded folder of a repository, empty if nothing was recorded."""

@@ -19,7 +19,10 @@ from typing import Any
 __all__ = ["RecordingEnvironment", "find_package_mismatch"]
 
 _MATH_PACKAGES = {"math_verify", "latex2sympy2", "latex2sympy2_extended"}
-_STUBBED_PACKAGES = ("torchvision", "torchaudio", "sglang", "vllm")
+_STUBBED_PACKAGES = (
+    "torchvision", "torchaudio", "sglang", "vllm", "FlagEmbedding", "duckduckgo_search", "langchain_community",
+    "playwright",
+)  # fmt: skip
 
 
 class RecordingEnvironment:
@@ -153,7 +156,7 @@ class _StubModule(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _StubClass(name, (), {})
+        return _StubClass(name, (), {"__init__": lambda *_, **__: None})
 
 
 class _StubClass(type):

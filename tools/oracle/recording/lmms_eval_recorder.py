@@ -351,6 +351,11 @@ class LmmsEvalRecorder:
             model = self._model_class(task, known.get("responses") or {})
             try:
                 return model, self._run_evaluator(name, task, model, with_media)
+            except TaskTimeout as error:  # scoring that calls a judge until it answers: keep the requests
+                if not model.requests:
+                    raise
+                flags["score_error"] = f"{type(error).__name__}: {error}"
+                return model, None
             except Exception as error:
                 if not model.requests:
                     raise

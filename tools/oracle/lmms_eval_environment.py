@@ -19,7 +19,10 @@ from typing import Any
 __all__ = ["RecordingEnvironment", "find_package_mismatch"]
 
 _MATH_PACKAGES = {"math_verify", "latex2sympy2", "latex2sympy2_extended"}
-_STUBBED_PACKAGES = ("torchvision", "torchaudio", "sglang", "vllm")
+_STUBBED_PACKAGES = (
+    "torchvision", "torchaudio", "sglang", "vllm", "FlagEmbedding", "duckduckgo_search", "langchain_community",
+    "playwright",
+)  # fmt: skip
 
 
 class RecordingEnvironment:
@@ -83,6 +86,10 @@ class RecordingEnvironment:
         os.chdir(self._cwd)
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out replaced functions: process pools of `datasets` pickle helper functions with what they refer to."""
+        return {**vars(self), "_originals": []}
+
     def _patch(self, owner: Any, name: str, value: Any) -> None:
         self._originals.append((owner, name, getattr(owner, name)))
         setattr(owner, name, value)
@@ -107,18 +114,40 @@ class RecordingEnvironment:
         import datasets
 
         for name in ("load_dataset", "load_from_disk"):
-            self._patch(datasets, name, lambda *_, **__: self.datasets)
+            self._patch(datasets, name, self._load_dataset)
         try:
             import huggingface_hub
         except ModuleNotFoundError:
             return
         self._patch(huggingface_hub, "snapshot_download", self._create_snapshot)
+        download = huggingface_hub.hf_hub_download
+        self._patch(
+            huggingface_hub,
+            "hf_hub_download",
+            lambda repo_id, filename, **options: (
+                self._find_file(repo_id, filename) or download(repo_id, filename, **options)
+            ),
+        )
+
+    def _load_dataset(self, *_: Any, split: Any = None, **__: Any) -> Any:
+        """Return the recorded dataset, or one of its splits; every split has the same documents."""
+        if split is None or not isinstance(self.datasets, Mapping):
+            return self.datasets
+        return self.datasets[split] if split in self.datasets else next(iter(self.datasets.values()))
 
     def _create_snapshot(self, repo_id: str, **_: Any) -> str:
         """Return the recorded folder of a repository, empty if nothing was recorded."""
-        folder = self.home / "snap" / repo_id.replace("/", "--")
+        folder = self._locate_snapshot(repo_id)
         folder.mkdir(parents=True, exist_ok=True)
         return str(folder)
+
+    def _find_file(self, repo_id: str, filename: str) -> str:
+        """Return the recorded file of a repository, or an empty string."""
+        path = self._locate_snapshot(repo_id) / filename
+        return str(path) if path.exists() else ""
+
+    def _locate_snapshot(self, repo_id: str) -> Path:
+        return self.home / "snap" / repo_id.replace("/", "--")
 
 
 class _StubModule(ModuleType):
@@ -127,7 +156,7 @@ class _StubModule(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _StubClass(name, (), {})
+        return _StubClass(name, (), {"__init__": lambda *_, **__: None})
 
 
 class _StubClass(type):

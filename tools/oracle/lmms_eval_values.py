@@ -12,7 +12,7 @@ from typing import Any
 
 from tools.oracle.corpus import read_records
 
-__all__ = ["Media", "encode_value"]
+__all__ = ["Media", "encode_value", "expand_folders"]
 
 _MAX_ARRAY_SIZE = 4096
 """Longer arrays are written as their hash."""
@@ -28,7 +28,7 @@ class Media:
     def decode(self, value: Any) -> Any:
         """Decode a recorded value to the input of a dataset."""
         if isinstance(value, str):
-            return _expand_folders(value)
+            return expand_folders(value)
         if isinstance(value, list):
             return [self.decode(item) for item in value]
         if not isinstance(value, dict):
@@ -130,5 +130,6 @@ def _abbreviate_folders(text: str) -> str:
     return text
 
 
-def _expand_folders(text: str) -> str:
+def expand_folders(text: str) -> str:
+    """Replace `$HF_HOME` and `$WORK` by the folders of this process."""
     return text.replace("$HF_HOME", os.environ.get("HF_HOME", "$HF_HOME")).replace("$WORK", str(Path.cwd()))

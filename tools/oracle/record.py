@@ -57,6 +57,9 @@ _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
     "--data_root", "--data-root", type=_FOLDER, help="Use documents of the dataset repositories here."
 )
 @click.option(
+    "--written", type=_FOLDER, help="Use the hand-written documents of this folder (lmms_eval only)."
+)
+@click.option(
     "--include_path", type=_FOLDER, help="Record the task files of this folder instead of the harness's."
 )
 @click.option(
@@ -81,6 +84,7 @@ def main(
     variants: str,
     documents: Path | None,
     data_root: Path | None,
+    written: Path | None,
     include_path: Path | None,
     metric_scripts: Path | None,
     requirements: str,
@@ -93,11 +97,13 @@ def main(
 ) -> None:
     """Record what a harness does with tasks: documents, requests, responses, metrics and results.
 
-    Without --documents and --data_root, documents are synthesized from the task files.
+    Without --documents, --data_root and --written, documents are synthesized from the task files.
     """
     package = harness.partition("==")[0].replace("-", "_")
     if package not in _HARNESSES:
         raise click.BadParameter(f"`{package}` is not one of {', '.join(_HARNESSES)}", param_hint="--harness")
+    if written is not None and package != "lmms_eval":
+        raise click.BadParameter("written documents are for lmms_eval", param_hint="--written")
     names = _split(tasks) + ([line.strip() for line in tasks_file if line.strip()] if tasks_file else [])
     if not names:
         raise click.UsageError("pass --tasks or --tasks_file")
@@ -114,6 +120,7 @@ def main(
         variants=all_variants if variants == "all" else _split(variants),
         documents=str(documents.resolve()) if documents else "",
         data_root=str(data_root.resolve()) if data_root else "",
+        written=str(written.resolve()) if written else "",
         include_path=str(include_path.resolve()) if include_path else "",
         metric_scripts=str(metric_scripts.resolve()) if metric_scripts else "",
         limit=limit,

@@ -325,6 +325,15 @@ def test_everything_unknown_and_broken_is_reported_at_once(write: Write, chosen:
     ]
 
 
+def test_a_group_whose_members_lack_their_template_tells_which_file_is_missing(
+    write: Write, chosen: Chosen
+) -> None:
+    write("tasks/part.yaml", "task: part\ninclude: _template\n")
+    write("tasks/whole.yaml", "group: whole\ntask: [part]\n")
+    with pytest.raises(AssayError, match="included file not found: `_template`"):
+        chosen("whole")
+
+
 def test_asking_for_what_a_broken_file_might_define_tells_what_is_wrong_with_it(
     write: Write, chosen: Chosen
 ) -> None:

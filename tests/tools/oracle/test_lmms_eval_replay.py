@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tools.oracle.checks import RecordChecks, count_checks
 from tools.oracle.corpus_replay import RecordSelection, replay
-from tools.oracle.lmms_eval_environment import find_package_mismatch
+from tools.oracle.lmms_eval_environment import RecordingEnvironment, find_package_mismatch
 from tools.oracle.lmms_eval_values import Media, encode_value
 
 datasets = pytest.importorskip("datasets")
@@ -233,3 +233,23 @@ def test_values_are_encoded_as_in_the_corpus(tmp_path: Path, monkeypatch: pytest
     }
     assert encode_value(media.decode(written)) == written
     assert encode_value((1, 2.5, None)) == [1, 2.5, None]
+
+
+def test_helpers_load_splits_and_files_of_the_record_in_processes_too(tmp_path: Path) -> None:
+    dill = pytest.importorskip("dill")
+    hub = pytest.importorskip("huggingface_hub")
+    (tmp_path / "clip.mp4").write_bytes(b"clip")
+    environment = RecordingEnvironment()
+    try:
+        record = {"files": {"$HF_HOME/snap/owner--name/videos/a.mp4": "clip.mp4"}}
+        rows = datasets.Dataset.from_list([{"n": 1}])
+        with environment.prepare(record, tmp_path, datasets.DatasetDict(test=rows)):
+            load = datasets.load_dataset
+            assert load("owner/name", split="test")[0] == {"n": 1}
+            assert load("owner/name", split="all")[0] == {"n": 1}, "every split has the same documents"
+            assert set(load("owner/name")) == {"test"}
+            file = hub.hf_hub_download(repo_id="owner/name", filename="videos/a.mp4", repo_type="dataset")
+            assert Path(file).read_bytes() == b"clip"
+            assert dill.loads(dill.dumps(load))("owner/name", split="test")[0] == {"n": 1}
+    finally:
+        environment.close()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import doctest
+import json
 import subprocess
 import sys
 import time
+import wave
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,7 +19,7 @@ from tools.oracle.corpus import CorpusError, detect_harness, read_records, write
 from tools.oracle.lm_eval_values import decode_documents, encode_document
 from tools.oracle.record import merge_shares
 from tools.oracle.recording import job, responses, synthesis
-from tools.oracle.recording.documents import DocumentsNotFound, find_repository
+from tools.oracle.recording.documents import DocumentsNotFound, WrittenDocuments, find_repository
 from tools.oracle.recording.job import RecordingJob, TaskTimeout, limit_time, match_names
 from tools.oracle.recording.responses import (
     MAX_RESPONSES,
@@ -162,6 +164,32 @@ def test_a_repository_is_found_by_its_name(tmp_path: Path) -> None:
     assert find_repository(str(tmp_path), "data") == tmp_path / "owner" / "data"
     with pytest.raises(DocumentsNotFound):
         find_repository(str(tmp_path), "owner/other")
+
+
+def test_written_documents_are_found_by_pattern_and_contain_their_media(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    (tmp_path / "media").mkdir()
+    image.new("RGB", (2, 1), (255, 0, 0)).save(tmp_path / "media" / "red.png")
+    with wave.open(str(tmp_path / "media" / "beep.wav"), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(8000)
+        file.writeframes((16384).to_bytes(2, "little") + (-32768).to_bytes(2, "little", signed=True))
+    document = {
+        "images": [{"$image": "red.png"}],
+        "sound": {"$audio": "beep.wav"},
+        "raw": {"$bytes": "beep.wav"},
+        "n": 1,
+    }
+    entries = [{"tasks": ["other", "mvbench_*"], "docs": [document]}]
+    (tmp_path / "a.json").write_text(json.dumps(entries))
+    written = WrittenDocuments(tmp_path)
+    fields = written.read_value(written.find("mvbench_action")["docs"][0])
+    assert [one.getpixel((0, 0)) for one in fields["images"]] == [(255, 0, 0)]
+    assert fields["sound"] == {"array": [0.5, -1.0], "sampling_rate": 8000, "path": "beep.wav"}
+    assert (fields["raw"][:4], fields["n"]) == (b"RIFF", 1)
+    with pytest.raises(DocumentsNotFound, match="no written documents for `vqa`"):
+        written.find("vqa")
 
 
 def test_documents_with_images_survive_a_corpus() -> None:

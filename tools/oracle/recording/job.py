@@ -33,6 +33,9 @@ class RecordingJob:
     data_root: str = ""
     """A folder with dataset repositories, `OWNER/NAME` each."""
 
+    written: str = ""
+    """A folder with hand-written documents (lmms_eval only)."""
+
     include_path: str = ""
     """A folder with further task files; the harness's own tasks are left out then."""
 

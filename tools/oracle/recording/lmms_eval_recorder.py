@@ -26,8 +26,8 @@ from typing import Any
 
 from tools.oracle.corpus import read_records, write_records
 from tools.oracle.lmms_eval_environment import RecordingEnvironment
-from tools.oracle.lmms_eval_values import Media, encode_value
-from tools.oracle.recording.documents import DocumentsNotFound, load_local_splits
+from tools.oracle.lmms_eval_values import Media, encode_value, expand_folders
+from tools.oracle.recording.documents import DocumentsNotFound, WrittenDocuments, load_local_splits
 from tools.oracle.recording.job import RecordingJob, TaskTimeout, limit_time, match_names
 from tools.oracle.recording.responses import cut_at_stops, draw_loglikelihood, draw_texts
 from tools.oracle.recording.synthesis import Synthesizer, find_sources
@@ -88,6 +88,7 @@ class DocumentSource:
         self.job = job
         self.media = MediaTable()
         self._corpus = Path(job.documents) if job.documents else None
+        self._written = WrittenDocuments(Path(job.written)) if job.written else None
         self.synthesizer = Synthesizer(documents=5)
         self._records: dict[str, dict[str, Any]] = {}
         if self._corpus is not None:
@@ -99,10 +100,17 @@ class DocumentSource:
 
     @property
     def files_folder(self) -> Path:
-        return (self._corpus or Path()) / "media"
+        return self._written.media if self._written is not None else (self._corpus or Path()) / "media"
 
     def find_record(self, task: str) -> Mapping[str, Any]:
-        """Return the record of another corpus, or an empty one; raise if a corpus is given that lacks the task."""
+        """Return what is known about a task: the record of another corpus, written files and responses, or nothing.
+
+        Raises:
+            DocumentsNotFound: A corpus or written documents are given, and lack the task.
+        """
+        if self._written is not None:
+            entry = self._written.find(task)
+            return {key: entry[key] for key in ("files", "flags", "responses") if key in entry}
         if self._corpus is None:
             return {}
         if task not in self._records:
@@ -114,7 +122,7 @@ class DocumentSource:
         import datasets
 
         record = self.find_record(name)
-        if record:
+        if self._corpus is not None:
             features = datasets.Features.from_dict(record["features_hf"])
             rows = self._corpus_media.decode(record["docs"])
             for sha in _find_hashes(record["docs"]):
@@ -128,7 +136,7 @@ class DocumentSource:
                 "features_hf": features.to_dict(),
                 "docs": [self.media.encode(row) for row in rows],
                 "splits": dict.fromkeys(split_names, "=docs"),
-                "files": {},
+                "files": record.get("files", {}),
             }
         columns = {column: [row.get(column) for row in rows] for column in features}
         dataset = datasets.Dataset.from_dict(columns, features=features)
@@ -147,9 +155,23 @@ class DocumentSource:
             return list(splits[split]), splits[split].features, split_names
         import datasets
 
-        rows = self.synthesizer.build_rows(name, find_sources(config, Path(str(config["yaml_path"])).parent))
+        if self._written is None:
+            folder = Path(str(config["yaml_path"])).parent
+            rows = self.synthesizer.build_rows(name, find_sources(config, folder))
+            return rows, datasets.Dataset.from_list(rows).features, split_names
+        entry = self._written.find(name)
+        rows = [_expand_texts(self._written.read_value(document)) for document in entry["docs"]]
         features = datasets.Dataset.from_list(rows).features
+        features.update(datasets.Features.from_dict(entry.get("features", {})))
         return rows, features, split_names
+
+
+def _expand_texts(value: Any) -> Any:
+    if isinstance(value, str):
+        return expand_folders(value)
+    if isinstance(value, list):
+        return [_expand_texts(item) for item in value]
+    return {key: _expand_texts(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _find_hashes(value: Any) -> Iterator[str]:
@@ -193,7 +215,7 @@ class LmmsEvalRecorder:
 
     def record_task(self, name: str) -> dict[str, Any]:
         """Record one task. Synthesized documents are repaired after errors."""
-        if self.job.documents or self.job.data_root:
+        if self.job.documents or self.job.data_root or self.job.written:
             return self._record_once(name)
         for _ in range(_MAX_REPAIRS):
             try:
@@ -329,6 +351,11 @@ class LmmsEvalRecorder:
             model = self._model_class(task, known.get("responses") or {})
             try:
                 return model, self._run_evaluator(name, task, model, with_media)
+            except TaskTimeout as error:  # scoring that calls a judge until it answers: keep the requests
+                if not model.requests:
+                    raise
+                flags["score_error"] = f"{type(error).__name__}: {error}"
+                return model, None
             except Exception as error:
                 if not model.requests:
                     raise
@@ -395,7 +422,7 @@ class LmmsEvalRecorder:
         has_media = with_media or not hasattr(task, "eval_docs_no_media")  # lmms_eval 0.3.0 has only one
         documents = task.eval_docs if has_media else task.eval_docs_no_media
         pairs = [(row["doc_id"], row["response"]) for row in known.get("alt_samples") or ()]
-        if not known:
+        if not self.job.documents:
             for index in range(min(len(documents), _MAX_ALTERNATIVE_DOCUMENTS)):
                 gold = task.doc_to_target(documents[index])
                 pairs += [(index, str(gold)), (index, f"The answer is {gold}."), (index, "I do not know.")]

@@ -180,11 +180,12 @@ def _is_glob(word: str) -> bool:
     return any(character in word for character in "*?[")
 
 
-def _unknown_name_error(word: str, index: TaskIndex) -> AssayError:
+def _unknown_name_error(word: str, index: TaskIndex, where: str = "--tasks") -> AssayError:
+    """Return the error of a broken file of that name, or that the name is unknown."""
     for path, error in index.broken:
         if path.stem == word:
             return error
-    return UnknownName.of("task", word, index.names(), where="--tasks")
+    return UnknownName.of("task", word, index.names(), where=where)
 
 
 def _add_file(path: Path, index: TaskIndex, selection: Selection) -> None:
@@ -309,8 +310,7 @@ class _SelectionBuilder:
         entry = self.index.entries.get(name)
         if entry is None:
             if inline is None or len(inline) < 3:
-                where = file.places.get("task", str(file.path))
-                raise UnknownName.of("task", name, self.index.names(), where=where)
+                raise _unknown_name_error(name, self.index, file.places.get("task", str(file.path)))
             config = {**overrides, "task": f"{parent}::{name}"}
             merged = merge_includes(TaskFile(file.path, config, file.places))
             return [self.add_spec(task_from_config(merged))]

@@ -1,8 +1,8 @@
 """A Llama decoder in NumPy: one sequence at a time, with a KV cache.
 
 Processing one sequence at a time is deliberate: the shape of every array depends only on that sequence, so results do not
-depend on other requests or their order, to the last bit. Elementwise operations process a hundred tokens at once, matrix products
-tiles of them, which are too small for the linear algebra library to split among threads (see weights.py).
+depend on other requests or their order, to the last bit. Elementwise operations process a chunk of tokens at once. Matrix products
+process tiles of it, which are too small for the linear algebra library to split them among threads (see weights.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from assay.models.embedded.weights import Array, BlockedMatrix, DecoderLayer, De
 __all__ = ["Decoder", "KVCache"]
 
 _CHUNK_TOKENS = 256
-"""Tokens read together: as many as have intermediate results that fit into a processor's own cache."""
+"""Tokens read together. Larger chunks have intermediate results that do not fit into a processor's own cache."""
 
 _ROW_TILE, _QUERY_TILE, _KEY_TILE = 32, 32, 256
 """Rows of one matrix product; queries and keys of one product of the attention."""
@@ -68,7 +68,7 @@ class Decoder:
     def read_prompt(self, vectors: Array, cache: KVCache) -> Array:
         """Read the next tokens into the KV cache and return the hidden vector of the last one.
 
-        The last layer computes nothing but keys and values for the other tokens.
+        For the other tokens, the last layer computes only keys and values.
         """
         hidden = vectors[:0]
         for start in range(0, len(vectors), _CHUNK_TOKENS):
@@ -152,8 +152,7 @@ def _multiply(rows: Array, matrix: BlockedMatrix) -> Array:
     """Return rows (tokens x input channels) times a matrix, as (tokens x output channels)."""
     inputs, outputs, size, width = matrix.shape
     if len(rows) == 1:
-        single: Array = (rows.reshape(inputs, 1, 1, size) @ matrix).reshape(inputs, 1, -1)
-        return single[0] if inputs == 1 else np.add.reduce(single, axis=0)
+        return _add_up((rows.reshape(inputs, 1, 1, size) @ matrix).reshape(inputs, 1, -1))
     partial: Array = np.empty((inputs, len(rows), outputs * width), dtype=np.float32)
     rest = len(rows) % _ROW_TILE
     for first, last, count in ((0, len(rows) - rest, _ROW_TILE), (len(rows) - rest, len(rows), rest)):
@@ -161,4 +160,10 @@ def _multiply(rows: Array, matrix: BlockedMatrix) -> Array:
             tiles = rows[first:last].reshape(-1, count, inputs, 1, size).transpose(2, 0, 3, 1, 4)
             products = partial[:, first:last].reshape(inputs, -1, count, outputs, width)
             np.matmul(tiles, matrix[:, None], out=products.transpose(0, 1, 3, 2, 4))
-    return partial[0] if inputs == 1 else np.add.reduce(partial, axis=0)
+    return _add_up(partial)
+
+
+def _add_up(parts: Array) -> Array:
+    """Return the sum over the first axis."""
+    total: Array = parts[0] if len(parts) == 1 else np.add.reduce(parts, axis=0)
+    return total

@@ -20,7 +20,15 @@ from numpy.typing import NDArray
 
 from assay.core.errors import DatasetError
 
-__all__ = ["Array", "BlockedMatrix", "DecoderLayer", "DecoderWeights", "ModelFolder", "VisionLayer", "VisionWeights"]
+__all__ = [
+    "Array",
+    "BlockedMatrix",
+    "DecoderLayer",
+    "DecoderWeights",
+    "ModelFolder",
+    "VisionLayer",
+    "VisionWeights",
+]
 
 Array = NDArray[np.float32]
 

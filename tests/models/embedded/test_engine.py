@@ -182,12 +182,14 @@ engine = EmbeddedEngine(Path(sys.argv[1]))
 random = np.random.default_rng(0)
 image = Image.fromarray(random.integers(0, 255, (40, 32, 3), dtype=np.uint8))
 picture = PromptImage("x", lambda: image)
-for length in (1, 3, 17, 60, 130, 300, 511, 700, 1000):
+for length in (1, 3, 17, 32, 60, 130, 256, 300, 511, 700, 1000):
     ids = [1, *map(int, random.integers(8, 100, length))]
     for continuation in ([33], [50] * 17):
         print(engine.compute_log_likelihood(TokenPrompt(ids), continuation)[0].hex())
 print(engine.compute_log_likelihood(TokenPrompt([1, 4, *[40] * 20], (picture,)), [50] * 9)[0].hex())
 print(engine.generate(TokenPrompt([1, 50, 60]), max_tokens=300).text)
+last = engine.generate(TokenPrompt([1, *[70, 71, 72] * 320]), max_tokens=60, log_probabilities=True).tokens
+print(*(value.hex() for _, value in last))
 """
 
 

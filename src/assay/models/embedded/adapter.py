@@ -31,7 +31,7 @@ __all__ = ["SHIPPED_WEIGHTS", "EmbeddedModel"]
 
 SHIPPED_WEIGHTS = Path(__file__).parent / "weights"
 _NEEDED_FILES = ("config.json", "model.safetensors", "tokenizer.json", "chat_template.jinja")
-_ENGINE_VERSION = "numpy 2"
+_ENGINE_VERSION = "numpy 3"
 """Increase this when a change of the engine alters results, so that cached answers are not mixed with new ones."""
 
 _MAX_SLICE_S = 0.05

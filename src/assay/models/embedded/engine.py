@@ -215,8 +215,8 @@ class EmbeddedEngine:
         key = (tuple(ids), tuple(image.digest for image in images))
         if (known := self._contexts.pop(key, None)) is None:
             cache = self._take_cache()
-            hidden = self._decoder.read(self._embed_prompt(ids, images), cache)
-            known = _CachedContext(cache, len(ids), self._decoder.logits(hidden[-1:])[0])
+            hidden = self._decoder.read_prompt(self._embed_prompt(ids, images), cache)
+            known = _CachedContext(cache, len(ids), self._decoder.logits(hidden)[0])
         known.cache.length = known.length
         self._contexts[key] = known
         return known

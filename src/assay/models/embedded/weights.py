@@ -3,9 +3,9 @@
 Constant factors are folded into the matrices once: norm weights into the matrices after them, the attention scale into the
 queries. Query and key channels are reordered so that rotary pairs are adjacent and one complex product rotates them.
 
-Matrices are stored as stacks of small blocks, one per attention head or per 64 channels. NumPy multiplies a stack block by
-block, and blocks of this size stay below the size from which OpenBLAS uses several threads. This is faster, and it keeps
-results reproducible: with several threads, the last bits of a product depend on their number.
+Matrices are stored as stacks of small blocks. NumPy multiplies a stack block by block, and blocks of this size stay below the
+size from which OpenBLAS uses several threads: 2^18 multiplications, or 9,216 for a single row. This keeps results reproducible:
+with several threads, the last bits of a product can depend on their number.
 """
 
 from __future__ import annotations
@@ -20,26 +20,35 @@ from numpy.typing import NDArray
 
 from assay.core.errors import DatasetError
 
-__all__ = ["Array", "DecoderLayer", "DecoderWeights", "ModelFolder", "VisionLayer", "VisionWeights"]
+__all__ = [
+    "Array",
+    "BlockedMatrix",
+    "DecoderLayer",
+    "DecoderWeights",
+    "ModelFolder",
+    "VisionLayer",
+    "VisionWeights",
+]
 
 Array = NDArray[np.float32]
 
+BlockedMatrix = NDArray[np.float32]
+"""A matrix in blocks: (input blocks, output blocks, input channels, output channels)."""
 
-_MAX_BLOCK_CHANNELS = 64
+_MAX_INPUT_CHANNELS, _MAX_BLOCK_CHANNELS = 128, 64
+"""Input and output channels of a block. A block times 32 tokens is just below the limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderLayer:
-    """One Llama layer, norms and scales folded in. Shapes are (blocks, in, out)."""
+    """One Llama layer, norms and scales folded in."""
 
-    query_key_value: Array
-    """All query heads, then all key heads, then all value heads."""
+    query_key_value: BlockedMatrix
+    output: BlockedMatrix
+    gate_up: BlockedMatrix
+    """The gate is halved: silu(x) is (1 + tanh(x / 2)) * x / 2."""
 
-    output: Array
-    gate_up: Array
-    """All gate blocks, then all up blocks."""
-
-    down: Array
+    down: BlockedMatrix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +57,7 @@ class DecoderWeights:
 
     embedding: Array
     layers: tuple[DecoderLayer, ...]
-    head: Array
+    head: BlockedMatrix
     rotation: NDArray[np.complex64]
     """Unit complex numbers, one row per position, one column per channel pair."""
 
@@ -147,10 +156,10 @@ def _read_decoder(tensors: dict[str, Array], config: dict[str, Any]) -> DecoderW
         gate, up = (tensors[prefix + f"mlp.{name}_proj.weight"] for name in ("gate", "up"))
         layers.append(
             DecoderLayer(
-                query_key_value=_split_output(np.concatenate([query, key, value]) * before, 3 * heads),
-                output=_split_input(tensors[prefix + "self_attn.o_proj.weight"], heads),
-                gate_up=_split_output(np.concatenate([gate, up]) * after, 2 * _count_blocks(len(gate))),
-                down=_split_input(tensors[prefix + "mlp.down_proj.weight"], _count_blocks(len(gate))),
+                query_key_value=_split_matrix(np.concatenate([query, key, value]) * before),
+                output=_split_matrix(tensors[prefix + "self_attn.o_proj.weight"]),
+                gate_up=_split_matrix(np.concatenate([gate * np.float32(0.5), up]) * after),
+                down=_split_matrix(tensors[prefix + "mlp.down_proj.weight"]),
             )
         )
     embedding = tensors["language_model.embed_tokens.weight"]
@@ -158,7 +167,7 @@ def _read_decoder(tensors: dict[str, Array], config: dict[str, Any]) -> DecoderW
     return DecoderWeights(
         embedding=embedding,
         layers=tuple(layers),
-        head=_split_output(head * tensors["language_model.norm.weight"], _count_blocks(len(head))),
+        head=_split_matrix(head * tensors["language_model.norm.weight"]),
         rotation=_build_rotation(config, size),
         heads=heads,
         epsilon=np.float32(config["rms_norm_eps"]),
@@ -239,11 +248,17 @@ class _TensorGroup:
         return weight, bias
 
 
-def _count_blocks(channels: int) -> int:
-    """Return the smallest number of equal blocks of at most 64 channels."""
-    return next(
-        count for count in range(-(-channels // _MAX_BLOCK_CHANNELS), channels + 1) if channels % count == 0
-    )
+def _count_blocks(channels: int, most: int = _MAX_BLOCK_CHANNELS) -> int:
+    """Return the smallest number of equal blocks with a limited number of channels."""
+    return next(count for count in range(-(-channels // most), channels + 1) if channels % count == 0)
+
+
+def _split_matrix(weight: Array) -> BlockedMatrix:
+    """(out, in) as saved -> blocks."""
+    outputs = _count_blocks(weight.shape[0])
+    inputs = _count_blocks(weight.shape[1], _MAX_INPUT_CHANNELS)
+    blocks = weight.reshape(outputs, weight.shape[0] // outputs, inputs, -1).transpose(2, 0, 3, 1)
+    return np.ascontiguousarray(blocks, dtype=np.float32)
 
 
 def _split_output(weight: Array, blocks: int) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,20 @@ def test_installation_asks_first(workspace: Path, assay_command: Assay) -> None:
     code, _, err = assay_command("check", "a.yaml", "--no_data", "--install")
     assert code == 2
     assert "cannot ask for confirmation" in err
+
+
+def test_declined_installation_ends_like_the_check(
+    workspace: Path, assay_command: Assay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("sys.stdin", Terminal("n\n"))
+    write_task(workspace, "a", helpers=MISSING, doc_to_text=Function("utils.text"))
+    code, _, err = assay_command("check", "a.yaml", "--no_data", "--install")
+    assert code == 2
+    assert "run `pip install no_package_one`?" in err and "interrupted" not in err
 
 
 def test_failed_installation_is_an_error(

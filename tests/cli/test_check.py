@@ -223,6 +223,14 @@ def test_plan_lists_each_missing_package_once(workspace: Path, assay_command: As
     assert "install: pip install no_package_a no_package_b" in err
 
 
+def test_plan_lists_every_package_of_a_helper_file(workspace: Path, assay_command: Assay) -> None:
+    helpers = "import no_package_one\nfrom no_package_two import part\ndef text(doc): ...\n"
+    write_task(workspace, "a", helpers=helpers, doc_to_text=Function("utils.text"))
+    code, _, err = assay_command("plan", "a.yaml", "--model", "dummy")
+    assert code == 2
+    assert "install: pip install no_package_one no_package_two\n" in err
+
+
 def test_the_number_of_documents_looked_at_is_an_option_and_is_printed(
     assay_command: Assay, workspace: Path
 ) -> None:

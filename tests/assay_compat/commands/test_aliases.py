@@ -172,6 +172,13 @@ import lm_eval, lmms_eval
 assert lm_eval.tasks.TaskManager and lm_eval.utils.make_table and lm_eval.models.huggingface.HFLM
 assert lmms_eval.evaluator.simple_evaluate
 assert not hasattr(lm_eval, "nothing")
+assert lm_eval.api.model.LM and lmms_eval.api.model.lmms and not hasattr(lm_eval.api, "nothing")
+try:
+    from lmms_eval.entrypoints import EvalClient
+except ImportError as error:
+    assert "Assay has no evaluation server" in str(error)
+else:
+    raise AssertionError
 from lmms_eval.models.simple.qwen2_5_vl import Qwen2_5_VL
 model = Qwen2_5_VL(pretrained="x/y", device="cpu")
 print(model.name, model.arguments, model.options)

@@ -22,7 +22,7 @@ from typing import Any
 
 from assay.scoring.hf_evaluate import load_metric as served_load
 
-__all__ = ["HarnessFinder", "ThirdPartyFinder", "patch_evaluate"]
+__all__ = ["HarnessFinder", "ThirdPartyFinder", "patch_evaluate", "import_submodule"]
 
 
 class HarnessFinder:
@@ -176,6 +176,22 @@ def _is_submodule(spec: ModuleSpec, name: str) -> bool:
         (Path(folder) / f"{name}.py").is_file() or (Path(folder) / name).is_dir()
         for folder in spec.submodule_search_locations or ()
     )
+
+
+def import_submodule(package: str, name: str) -> Any:
+    """Import a submodule of an alias package for an attribute of the package.
+
+    Raises:
+        AttributeError: The package has no such submodule.
+    """
+    if name.startswith("__"):
+        raise AttributeError(f"module `{package}` has no attribute `{name}`")
+    try:
+        return importlib.import_module(f"{package}.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"{package}.{name}":
+            raise
+        raise AttributeError(f"module `{package}` has no attribute `{name}`") from None
 
 
 _SQUAD = "transformers.data.metrics"

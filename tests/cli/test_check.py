@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -182,6 +183,20 @@ def test_installation_asks_first(workspace: Path, assay_command: Assay) -> None:
     assert "cannot ask for confirmation" in err
 
 
+def test_declined_installation_ends_like_the_check(
+    workspace: Path, assay_command: Assay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("sys.stdin", Terminal("n\n"))
+    write_task(workspace, "a", helpers=MISSING, doc_to_text=Function("utils.text"))
+    code, _, err = assay_command("check", "a.yaml", "--no_data", "--install")
+    assert code == 2
+    assert "run `pip install no_package_one`?" in err and "interrupted" not in err
+
+
 def test_failed_installation_is_an_error(
     workspace: Path, assay_command: Assay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,6 +221,14 @@ def test_plan_lists_each_missing_package_once(workspace: Path, assay_command: As
     assert code == 2
     assert err.count("needs the package `no_package_a`") == 1
     assert "install: pip install no_package_a no_package_b" in err
+
+
+def test_plan_lists_every_package_of_a_helper_file(workspace: Path, assay_command: Assay) -> None:
+    helpers = "import no_package_one\nfrom no_package_two import part\ndef text(doc): ...\n"
+    write_task(workspace, "a", helpers=helpers, doc_to_text=Function("utils.text"))
+    code, _, err = assay_command("plan", "a.yaml", "--model", "dummy")
+    assert code == 2
+    assert "install: pip install no_package_one no_package_two\n" in err
 
 
 def test_the_number_of_documents_looked_at_is_an_option_and_is_printed(

@@ -15,7 +15,7 @@ import assay
 from assay import models
 from assay.core.errors import AssayError
 from assay.core.records.requests import Likelihood, Request
-from assay.core.records.responses import Failure, LogProbability, Response
+from assay.core.records.responses import Failure, LogProbability, Response, Usage
 from assay.testing import ScriptedModel
 
 MakeRun = Callable[..., str]
@@ -83,6 +83,17 @@ def test_documents_of_several_tasks_are_taken_evenly(
     assert [(one["task"], one["document"]) for one in shown] == [("one", 0), ("one", 1), ("two", 0)]
     shown = json.loads(assay_command("show", run, "--wrong", "--tasks", "two", "--json").out)
     assert {one["task"] for one in shown} == {"two"}
+
+
+def test_a_truncated_prompt_is_noted(
+    assay_command: Assay, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_task(workspace)
+    usage = Usage(44, 3, truncated_tokens=1301)
+    model = ScriptedModel(lambda request: Response(request_id=request.id, value="7", usage=usage))
+    assay.run(model=model, tasks=["sums.yaml"], limit=1)
+    note = "prompt  (truncated: the model read the last 44 of 1345 tokens"
+    assert note in assay_command("show", "latest", "--document", "0").out
 
 
 def test_ending_selects_documents(

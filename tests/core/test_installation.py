@@ -96,3 +96,5 @@ def test_install_commands_are_merged() -> None:
 def test_import_names_have_the_name_of_their_distribution() -> None:
     assert find_distribution_name("sklearn.metrics") == "scikit-learn"
     assert find_distribution_name("zss") == "zss"
+    assert find_distribution_name("iso639") == "iso639-lang"
+    assert find_distribution_name("antlr4") == "antlr4-python3-runtime==4.11.0"

@@ -5,11 +5,9 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib.util import find_spec
 from typing import Any
 
 from assay.checks.findings import Findings
@@ -18,6 +16,7 @@ from assay.core.installation import find_distribution_name
 from assay.core.python_syntax import parse_python
 from assay.core.records.specs import TaskSpec
 from assay.tasks.files.helper_functions import HelperFunction
+from assay.tasks.files.helper_imports import find_missing_imports, is_installed, iterate_imports
 
 __all__ = ["BrokenFunctions", "FunctionChecker", "find_functions", "find_missing_packages"]
 
@@ -112,7 +111,7 @@ class FunctionChecker:
 
     def _report_other_imports(self, function: HelperFunction, missing: set[str], findings: Findings) -> None:
         """Report the packages that a helper file imports after the one that is missing, which ended its import."""
-        for package, line in _find_missing_imports(function):
+        for package, line in find_missing_imports(function.path) if function.path else ():
             install = f"pip install {find_distribution_name(package)}"
             if install not in missing:
                 missing.add(install)
@@ -230,27 +229,9 @@ def find_missing_packages(function: HelperFunction) -> list[tuple[str, int]]:
         packages, called = imports[name]
         pending += called
         for package, line in packages:
-            if not _is_installed(package):
+            if not is_installed(package):
                 found.setdefault(package, line)
     return list(found.items())
-
-
-def _find_missing_imports(function: HelperFunction) -> list[tuple[str, int]]:
-    """Return (package, line) of the packages that a helper file imports when it is imported and that are not installed."""
-    path = function.path
-    if path is None:
-        return []
-    try:
-        tree = parse_python(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, SyntaxError, RecursionError):
-        return []
-    return [
-        (package, line)
-        for package, line in _iter_imports(tree.body)
-        if not _is_installed(package)
-        and not (path.parent / package).is_dir()
-        and not (path.parent / f"{package}.py").is_file()
-    ]
 
 
 @lru_cache(maxsize=4096)
@@ -269,26 +250,5 @@ def _find_deferred_imports(path: str, changed_ns: int) -> dict[str, tuple[list[t
                 for inner in ast.walk(node)
                 if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name)
             }
-            found[node.name] = (list(_iter_imports(node.body)), called)
+            found[node.name] = (list(iterate_imports(node.body)), called)
     return found
-
-
-def _iter_imports(statements: list[ast.stmt]) -> Iterator[tuple[str, int]]:
-    for statement in statements:
-        match statement:
-            case ast.Import(names=names, lineno=line):
-                yield from ((alias.name.partition(".")[0], line) for alias in names)
-            case ast.ImportFrom(module=str(module), level=0, lineno=line):
-                yield module.partition(".")[0], line
-            case ast.For(body=body) | ast.While(body=body) | ast.With(body=body):
-                yield from _iter_imports(body)
-
-
-@lru_cache(maxsize=4096)
-def _is_installed(package: str) -> bool:
-    if package in sys.modules or package in sys.stdlib_module_names:
-        return True
-    try:
-        return find_spec(package) is not None
-    except (ImportError, ValueError, AttributeError):
-        return False

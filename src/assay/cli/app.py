@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -166,13 +167,20 @@ def _has_tasks_flag(arguments: list[str]) -> bool:
 
 
 def print_error(error: AssayError, *, has_tasks_flag: bool = True) -> None:
-    """Print an error to standard error: what, where, hint. Prints each error of a group.
+    """Print an error to standard error: what, where, hint. Prints each error of a group, and how to install missing packages.
 
     Without `has_tasks_flag`, the tasks are arguments of the command, and an error does not refer to `--tasks`.
     """
     if isinstance(error, ErrorGroup):
         _print_error_group(error, has_tasks_flag=has_tasks_flag)
         return
+    _print_single_error(error, has_tasks_flag=has_tasks_flag)
+    if _find_install_command([error]):
+        click.echo("", err=True)
+        _print_install_command([error])
+
+
+def _print_single_error(error: AssayError, *, has_tasks_flag: bool) -> None:
     click.secho("error: ", err=True, fg="red", bold=True, nl=False)
     _print_safely(error.what)
     if error.where and (has_tasks_flag or error.where != "--tasks"):
@@ -192,20 +200,30 @@ def _print_safely(text: str) -> None:
 
 def _print_error_group(group: ErrorGroup, *, has_tasks_flag: bool) -> None:
     """Print each error of a group, each missing package once, and one command that installs all of them."""
-    from assay.core.installation import merge_install_commands
-
     printed: set[str] = set()
-    packages = [problem for problem in group.errors if isinstance(problem, MissingPackage)]
     for problem in group.errors:
         if isinstance(problem, MissingPackage):
             if problem.hint in printed:
                 continue
             printed.add(problem.hint)
-        print_error(problem, has_tasks_flag=has_tasks_flag)
+        _print_single_error(problem, has_tasks_flag=has_tasks_flag)
         click.echo("", err=True)
-    if len(printed) > 1 and (install := merge_install_commands(problem.hint for problem in packages)):
-        click.echo(f"install: {install}", err=True)
+    _print_install_command(group.errors)
     click.secho(f"{group.what}", err=True, bold=True)
+
+
+def _print_install_command(errors: Sequence[AssayError]) -> None:
+    if install := _find_install_command(errors):
+        click.echo(f"install: {install}", err=True)
+
+
+def _find_install_command(errors: Sequence[AssayError]) -> str:
+    """Return one command that installs every missing package, also those that a file imports later; empty for one package."""
+    from assay.core.installation import merge_install_commands
+
+    packages = [error for error in errors if isinstance(error, MissingPackage)]
+    commands = {command: None for error in packages for command in (error.hint, *error.others)}
+    return merge_install_commands(commands) if len(commands) > 1 else ""
 
 
 def print_usage_error(error: click.ClickException, arguments: list[str]) -> None:

@@ -106,8 +106,7 @@ def command(
         click.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
     else:
         _print(report)
-    if install and (packages := report.install_command()):
-        install_packages(packages, ask=not yes)
+    if install and (packages := report.install_command()) and install_packages(packages, ask=not yes):
         return check_again()
     return 2 if report.count("error") else 0
 
@@ -125,8 +124,8 @@ def _parse_documents(text: str) -> int | None:
     return int(text)
 
 
-def install_packages(packages: str, *, ask: bool) -> None:
-    """Run a `pip install` line in the environment of Assay, after asking.
+def install_packages(packages: str, *, ask: bool) -> bool:
+    """Run a `pip install` line in the environment of Assay, after asking. Return False if the user declines.
 
     Raises:
         UserError: The user cannot be asked, or the installation failed.
@@ -139,11 +138,12 @@ def install_packages(packages: str, *, ask: bool) -> None:
             where="--install",
             hint="pass --yes to confirm",
         )
-    if ask:
-        click.confirm(f"run `{packages}`?", abort=True, err=True)
+    if ask and not click.confirm(f"run `{packages}`?", err=True):
+        return False
     done = subprocess.run([sys.executable, "-m", *shlex.split(packages)], check=False)
     if done.returncode:
         raise UserError(f"`{packages}` failed (exit code {done.returncode})", where="--install")
+    return True
 
 
 def check_again() -> int:

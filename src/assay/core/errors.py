@@ -126,6 +126,9 @@ class UnsupportedRequest(UserError):
 class MissingPackage(UserError):
     """An optional package is not installed."""
 
+    others: Sequence[str] = ()
+    """Commands that install further packages that the same file imports."""
+
     @classmethod
     def of(cls, package: str, purpose: str, *, extra: str = "", where: str = "") -> MissingPackage:
         """Build the error for a package that `purpose` requires, with the install command as a hint."""

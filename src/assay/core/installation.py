@@ -32,23 +32,40 @@ DISTRIBUTION = "assay-harness"
 _DISTRIBUTION_NAMES = {
     "Bio": "biopython",
     "Crypto": "pycryptodome",
+    "OpenSSL": "pyopenssl",
     "PIL": "pillow",
     "absl": "absl-py",
+    "antlr4": "antlr4-python3-runtime==4.11.0",
+    "attr": "attrs",
     "azure": "azure-identity",
     "bs4": "beautifulsoup4",
     "cv2": "opencv-python-headless",
+    "dateutil": "python-dateutil",
     "docx": "python-docx",
     "dotenv": "python-dotenv",
+    "faiss": "faiss-cpu",
+    "ffmpeg": "ffmpeg-python",
     "fitz": "pymupdf",
+    "git": "gitpython",
     "google": "google-genai",
+    "iso639": "iso639-lang",
+    "jose": "python-jose",
+    "jwt": "pyjwt",
+    "magic": "python-magic",
+    "pkg_resources": "setuptools",
     "pptx": "python-pptx",
     "rapidocr": "rapidocr-onnxruntime",
+    "reka": "reka-api",
     "rouge_score": "rouge-score",
     "skimage": "scikit-image",
+    "serial": "pyserial",
     "sklearn": "scikit-learn",
+    "speech_recognition": "speechrecognition",
+    "whisper": "openai-whisper",
     "yaml": "pyyaml",
+    "zmq": "pyzmq",
 }
-"""Import names of packages that are called otherwise on PyPI."""
+"""Import names of packages that are called otherwise on PyPI. SymPy reads LaTeX with one version of ANTLR."""
 
 _EXTRAS = re.compile(r"^(.*)\[([\w,-]+)\]$")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from assay.core.errors import InvalidOption
 from assay.tasks.files.index import TaskIndex, find_task_roots
-from assay_compat.commands.model_references import ModelReference
+from assay_compat.commands.model_references import ModelReference, find_reference
 from assay_compat.commands.script_tasks import find_task_words, load_tasks
 
 __all__ = ["TaskManager", "evaluate", "get_task_dict", "simple_evaluate"]
@@ -155,9 +155,11 @@ def simple_evaluate(
     from assay.viewer.exports.lm_eval import build_results, iterate_samples
 
     settings = _translate_options(options)
+    if isinstance(model, str) and isinstance(model_args, Mapping):
+        model = find_reference(model, dict(model_args)) or model
     if isinstance(model, ModelReference):
         settings = {**model.options, **settings}
-        model, model_args = model.name, model.arguments
+        model, model_args = model.make_model() or model.name, model.arguments
     settings["model"] = model if isinstance(model, str) else _wrap_model(model, settings)
     if model_args and isinstance(model, str):
         settings["model_args"] = model_args
@@ -178,7 +180,7 @@ def simple_evaluate(
     try:
         results: dict[str, Any] = build_results(run)
         if log_samples:
-            results["samples"] = {task: list(iterate_samples(run, task)) for task in run.tasks}
+            results["samples"] = {task: list(iterate_samples(run, task, as_text=False)) for task in run.tasks}
     finally:
         run.close()
     return results

@@ -92,10 +92,10 @@ def _import_class(harness: str, model: str) -> type:
 
 
 def _is_installed(harness: str) -> bool:
-    """Whether the real package is installed; the distribution of aliases has no models."""
+    """Whether the real package is installed. The distribution of aliases has no folder `api`."""
     spec = PathFinder.find_spec(harness)
     folders = list(spec.submodule_search_locations or ()) if spec is not None else []
-    return PathFinder.find_spec(f"{harness}.models", folders) is not None if folders else False
+    return PathFinder.find_spec(f"{harness}.api", folders) is not None if folders else False
 
 
 def _make_factory(harness: str, name: str, model_class: type) -> Callable[..., Model]:

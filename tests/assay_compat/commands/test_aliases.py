@@ -165,3 +165,36 @@ def test_a_script_evaluates_its_own_model_and_prints_the_table(workspace: Path) 
     done = run(workspace, "script")
     assert done.returncode == 0, done.stderr
     assert "|quickstart_addition|" in done.stdout and "|get-sum" in done.stdout
+
+
+SUBMODULES = """
+import lm_eval, lmms_eval
+assert lm_eval.tasks.TaskManager and lm_eval.utils.make_table and lm_eval.models.huggingface.HFLM
+assert lmms_eval.evaluator.simple_evaluate
+assert not hasattr(lm_eval, "nothing")
+assert lm_eval.api.model.LM and lmms_eval.api.model.lmms and not hasattr(lm_eval.api, "nothing")
+try:
+    from lmms_eval.entrypoints import EvalClient
+except ImportError as error:
+    assert "Assay has no evaluation server" in str(error)
+else:
+    raise AssertionError
+from lmms_eval.models.simple.qwen2_5_vl import Qwen2_5_VL
+model = Qwen2_5_VL(pretrained="x/y", device="cpu")
+print(model.name, model.arguments, model.options)
+from assay.core.errors import MissingPackage
+from assay_compat.models.registry import find_model
+try:
+    find_model("lm_eval/hf")
+except MissingPackage as error:
+    print(error)
+"""
+
+
+def test_submodules_and_model_classes_have_the_import_locations_of_scripts(workspace: Path) -> None:
+    (workspace / "script.py").write_text(SUBMODULES)
+    found = run(workspace, "script")
+    assert found.returncode == 0, found.stderr
+    first, second, *_ = found.stdout.splitlines()
+    assert first == "qwen2_5_vl {'pretrained': 'x/y'} {'device': 'cpu'}"
+    assert "the model `lm_eval/hf` needs the package `lm_eval`" in second

@@ -134,7 +134,7 @@ def test_a_task_may_be_a_dictionary_with_functions(inline: dict[str, Any], works
         Adder(), tasks=[inline, {"task": "quickstart_addition", "num_fewshot": 2}], limit=3
     )
     assert results["results"]["inline_sums"]["exact_match,none"] == 1.0
-    assert results["samples"]["inline_sums"][0]["arguments"]["gen_args_0"]["arg_0"] == "What is 0 + 1 ?"
+    assert results["samples"]["inline_sums"][0]["arguments"][0][0] == "What is 0 + 1 ?"
     assert results["n-shot"] == {"inline_sums": 0, "quickstart_addition": 2}
     again = simple_evaluate(Adder(), tasks=[inline], limit=3)
     assert again["results"]["inline_sums"] == results["results"]["inline_sums"]
@@ -157,7 +157,7 @@ def test_task_objects_have_documents_and_configuration_and_can_be_changed(
     del tasks["quickstart"]
     task.set_config("generation_kwargs", {"until": ["stop"]})
     results = evaluate(Adder(), task_dict=tasks, limit=2)
-    assert results["samples"]["sums"][0]["arguments"]["gen_args_0"]["arg_1"] == {"until": ["stop"]}
+    assert results["samples"]["sums"][0]["arguments"][0][1] == {"until": ["stop"]}
     assert results["results"]["inline_sums"]["exact_match,none"] == 1.0
 
 
@@ -213,5 +213,41 @@ def test_a_model_class_without_the_package_stands_for_a_model() -> None:
         {"batch_size": 16},
     )
     assert VLLM.create_from_arg_string("pretrained=gpt2").arguments == {"pretrained": "gpt2"}
-    with pytest.raises(InvalidOption, match="name or folder of a checkpoint"):
+    with pytest.raises(InvalidOption, match="a name, a folder or a loaded model, not object"):
         HFLM(pretrained=object())
+    with pytest.raises(InvalidOption, match="name or folder of a checkpoint"):
+        VLLM(pretrained=object())
+
+
+@pytest.mark.torch
+def test_a_model_that_the_script_loaded_is_evaluated(workspace: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    from tests.models.hf.tiny_checkpoints import tiny_checkpoint
+
+    folder = str(tiny_checkpoint())
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    options: dict[str, Any] = {"tasks": ["quickstart_facts", "quickstart_copy"], "limit": 2}
+    expected = simple_evaluate("hf", f"pretrained={folder},dtype=float32", device="cpu", **options)
+    wrapped = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=2)
+    assert (wrapped.model, wrapped.tokenizer) == (model, tokenizer)
+    arguments = {"pretrained": model, "tokenizer": tokenizer}
+    for results in (
+        simple_evaluate(wrapped, device="cpu", **options),
+        simple_evaluate("hf-auto", arguments, write_out=True, **options),
+        evaluate(wrapped, get_task_dict(options["tasks"]), limit=2),
+    ):
+        assert results["results"] == expected["results"]
+        responses = [one["resps"] for one in results["samples"]["quickstart_copy"]]
+        assert responses == [one["resps"] for one in expected["samples"]["quickstart_copy"]]
+
+
+def test_samples_have_numbers_and_tuples_as_in_memory_of_lm_eval(workspace: Path) -> None:
+    task = write_task(
+        workspace, "picks", [{"q": "Which?", "gold": 1}], output_type="multiple_choice", doc_to_text="{{q}}",
+        doc_to_choice=["long one", "b"], doc_to_target="gold", metric_list=[{"metric": "acc"}], generation_kwargs=None,
+    )  # fmt: skip
+    (sample,) = simple_evaluate(Adder(), tasks=[str(task)])["samples"]["picks"]
+    assert sample["arguments"] == [("Which?", " long one"), ("Which?", " b")]
+    assert sample["resps"] == [[(-9.0, False)], [(-2.0, False)]]
+    assert (sample["filtered_resps"], sample["target"]) == ([(-9.0, False), (-2.0, False)], 1)

@@ -12,8 +12,10 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cached_property
 from importlib.util import find_spec
+from os import PathLike
 from typing import Any, ClassVar
 
 from assay.core.errors import InvalidOption, MissingPackage
@@ -22,7 +24,7 @@ from assay.core.ports import ComputeMeter, Traits, TruncatedPrompt
 from assay.core.records.messages import Media
 from assay.core.records.requests import Request
 from assay.core.records.responses import Outcome
-from assay.models.hf.arguments import parse_arguments
+from assay.models.hf.arguments import HfArguments, parse_arguments
 from assay.models.hf.backend import (
     Backend,
     InterruptibleBackend,
@@ -31,7 +33,7 @@ from assay.models.hf.backend import (
     TruncationPreviewBackend,
 )
 from assay.models.hf.loading.checkpoint import Checkpoint
-from assay.models.hf.loading.tokenizer import read_template
+from assay.models.hf.loading.tokenizer import load_tokenizer, read_template
 from assay.models.hf.multimodal.options import MediaOptions, split_media_options
 from assay.models.presets import DEFAULT_PRESET, ModelPreset
 
@@ -51,6 +53,9 @@ _ENGINE_VERSION = "tokens 1"
 class HfModel:
     """A model in the format of transformers: `pretrained` is a folder or a name on the hub.
 
+    In Python, `pretrained` and `tokenizer` may also be objects that are already loaded. A loaded model answers texts in this
+    process, on its device and in its dtype, and is not changed.
+
     >>> HfModel(pretrained="gpt2", dtype="float32").name
     'gpt2'
     """
@@ -61,19 +66,31 @@ class HfModel:
     def __init__(
         self,
         *,
-        pretrained: str = "",
+        pretrained: Any = "",
         batch_size: int | str = 1,
         device: str | None = None,
         chat_template: str | None = None,
         **arguments: Any,
     ) -> None:
         given = {"batch_size": batch_size, "device": device, "chat_template": chat_template, **arguments}
-        given["pretrained"] = pretrained or arguments.get("model", "") or self.preset.pretrained
+        pretrained = (
+            arguments.get("model", "") if isinstance(pretrained, str) and not pretrained else pretrained
+        )
         given.pop("model", None)
+        model, tokenizer = _take_object(given, "pretrained", pretrained), _take_object(given, "tokenizer")
+        given["pretrained"] = given.get("pretrained") or self.preset.pretrained
         self._media_options, given = split_media_options(given, self.model_name)
         self._arguments = parse_arguments(given, name=self.model_name)
+        if model is not None:
+            _check_loaded_model(model, tokenizer, self._arguments)
+            tokenizer = load_tokenizer(self._arguments) if tokenizer is None else tokenizer
+            self._arguments = replace(self._arguments, tokenizer=None)
         self._checkpoint = Checkpoint(
-            self._arguments.pretrained, self._arguments.revision, self._arguments.subfolder
+            self._arguments.pretrained,
+            self._arguments.revision,
+            self._arguments.subfolder,
+            model=model,
+            tokenizer=tokenizer,
         )
         self._threads: list[ThreadPoolExecutor] = []
         self._first_pass_at: float | None = None
@@ -153,7 +170,7 @@ class HfModel:
     def _resolve_dtype(self) -> str:
         """Return the dtype of the weights; `auto` is the dtype in the config."""
         asked = self._arguments.dtype
-        if asked != "auto":
+        if asked != "auto" and self._checkpoint.model is None:
             return asked.removeprefix("torch.")
         config = self._checkpoint.config
         text = config.get("text_config") or {}
@@ -242,6 +259,40 @@ class HfModel:
             return 0.0
         busy = self.backend.model_seconds - self._setup_seconds  # without the prefix sharing check
         return max(0.0, 1 - busy / (self._last_pass_at - self._first_pass_at))
+
+
+def _take_object(given: dict[str, Any], key: str, value: Any = None) -> Any:
+    """Return a loaded model or tokenizer; put its name in the arguments, or leave the value there if it is a name."""
+    value = given.get(key) if value is None else value
+    if value is None or isinstance(value, (str, PathLike)):
+        given[key] = value if value is None else str(value)
+        return None
+    given[key] = (getattr(value, "name_or_path", "") or type(value).__name__) if key == "pretrained" else None
+    return value
+
+
+def _check_loaded_model(model: Any, tokenizer: Any, arguments: HfArguments) -> None:
+    """Raise InvalidOption if an object is not a model, has no tokenizer, or should have been loaded differently."""
+
+    def make_error(what: str, hint: str) -> InvalidOption:
+        return InvalidOption(what, where="pretrained", hint=hint)
+
+    if not callable(getattr(model, "named_parameters", None)) or not hasattr(model, "config"):
+        raise make_error(
+            f"`pretrained` must be a name, a folder or a loaded model, not {type(model).__name__}",
+            "a loaded model is a torch module with a `config`",
+        )
+    if tokenizer is None and not arguments.tokenizer and not getattr(model, "name_or_path", ""):
+        raise make_error(
+            "the loaded model has no tokenizer", "pass one: tokenizer=AutoTokenizer.from_pretrained(…)"
+        )
+    loading = [key for key in ("peft", "delta", "gguf_file") if getattr(arguments, key)] + [
+        *arguments.loading
+    ]
+    if loading:
+        raise make_error(
+            f"`{loading[0]}` has no effect on a loaded model", "set it where the script loads the model"
+        )
 
 
 def _check_packages() -> None:

@@ -22,7 +22,9 @@ from typing import Any, Protocol
 from assay.core.entry_points import find_entry_points
 from assay.core.errors import AssayError, MissingPackage, TaskError
 from assay.core.fingerprints import digest_bytes, digest_text
+from assay.core.installation import find_distribution_name
 from assay.core.records.specs import TaskSpec
+from assay.tasks.files.helper_imports import find_missing_imports
 
 __all__ = [
     "HelperFunction",
@@ -173,9 +175,14 @@ class HelperFunction:
             user = f"the helper `{self.reference}`"
             if rest and package in _HARNESSES:  # a name that this version of the harness does not have
                 user = f"{user}, for `{error.name}`,"
-            raise MissingPackage.of(
+            missing = MissingPackage.of(
                 package if rest and package in _HARNESSES else error.name, user, where=str(path or self.where)
-            ) from None
+            )
+            if path is not None:
+                missing.others = [
+                    f"pip install {find_distribution_name(other)}" for other, _ in find_missing_imports(path)
+                ]
+            raise missing from None
         except SyntaxError as error:
             raise TaskError(
                 f"syntax error in the helper file: {error.msg}", where=f"{path}:{error.lineno}"

@@ -273,8 +273,12 @@ def _write_samples(run: Run, task: str, path: Path) -> str:
     return hasher.hexdigest()
 
 
-def iterate_samples(run: Run, task: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows of `samples_<task>.jsonl`: responses as text, numbered arguments, hashes."""
+def iterate_samples(run: Run, task: str, *, as_text: bool = True) -> Iterator[dict[str, Any]]:
+    """Yield the rows of `samples_<task>.jsonl`: responses as text, numbered arguments, hashes.
+
+    Without `as_text`, yield them as `simple_evaluate` returns them: numbers, `(log probability, is greedy)`, tuples of arguments.
+    """
+    convert = _to_text if as_text else _to_values
     for row in run.samples(task):
         target = str(row["target"])
         prompt = row["arguments"][0][0] if row["arguments"] else ""
@@ -282,14 +286,16 @@ def iterate_samples(run: Run, task: str) -> Iterator[dict[str, Any]]:
         yield {
             "doc_id": row["doc_id"],
             "doc": row["doc"],
-            "target": target,
+            "target": target if as_text else row["target"],
             "arguments": {
                 f"gen_args_{index}": {f"arg_{number}": value for number, value in enumerate(arguments)}
                 for index, arguments in enumerate(row["arguments"])
-            },
-            "resps": _to_text(row["resps"]),
+            }
+            if as_text
+            else [tuple(arguments) for arguments in row["arguments"]],
+            "resps": convert(row["resps"]),
             **({"tool_calls": row["tool_calls"]} if "tool_calls" in row else {}),
-            "filtered_resps": _to_text(row["filtered_resps"]),
+            "filtered_resps": convert(row["filtered_resps"]),
             "filter": row["filter"],
             "metrics": row["metrics"],
             "doc_hash": _compute_sha256(
@@ -313,6 +319,16 @@ def _dump_json(value: Any, indent: int | None = None) -> str:
 
 def _to_text(value: Any) -> Any:
     return [_to_text(item) for item in value] if isinstance(value, list) else str(value)
+
+
+def _to_values(value: Any) -> Any:
+    """Return responses with log probabilities as pairs."""
+    match value:
+        case [float() | int() as total, bool() as is_greedy]:
+            return total, is_greedy
+        case list():
+            return [_to_values(item) for item in value]
+    return value
 
 
 def _compute_sha256(text: str) -> str:

@@ -74,13 +74,26 @@ def _describe_prompts(
 ) -> Iterator[DocumentLine]:
     delimiter = str(facts.get("config", {}).get("fewshot_delimiter") or "\n\n")
     several = len(record.prompts) > 1
+    truncated = _describe_truncation(record.asked)
     for index, prompt in enumerate(record.prompts):
         messages = parse_prompt(prompt, fields=record.fields, n_shot=facts.get("n_shot"), delimiter=delimiter)
         text, examples = _format_messages(messages, full=full)
         cut, note = (text, "") if full else _cut_start(text)
-        notes = [one for one in (examples, note) if one]
+        notes = [one for one in (truncated, examples, note) if one]
         label = f"prompt {index + 1}" if several else "prompt"
         yield DocumentLine(label=label, text=cut, note="; ".join(notes))
+
+
+def _describe_truncation(requests: Sequence[RequestRecord]) -> str:
+    """Return how much of its most truncated prompt the model has read; empty if it has read all of them."""
+    usages = [
+        one.response.usage for one in requests if one.response is not None and one.response.usage is not None
+    ]
+    worst = max(usages, key=lambda usage: usage.truncated_tokens, default=None)
+    if worst is None or not worst.truncated_tokens:
+        return ""
+    kept = worst.input_tokens
+    return f"truncated: the model read the last {kept} of {kept + worst.truncated_tokens} tokens"
 
 
 def _list_tools(requests: Sequence[RequestRecord]) -> list[str]:

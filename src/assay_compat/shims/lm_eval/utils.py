@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from assay_compat.commands.results_table import make_table
@@ -12,9 +13,15 @@ from assay_compat.commands.results_table import make_table
 __all__ = [
     "eval_logger",
     "general_detokenize",
+    "get_file_datetime",
+    "get_file_task_name",
+    "get_latest_filename",
+    "get_results_filenames",
+    "get_sample_results_filenames",
     "handle_non_serializable",
     "make_table",
     "logging",
+    "sanitize_model_name",
     "setup_logging",
     "simple_parse_args_string",
     "weighted_f1_score",
@@ -59,3 +66,33 @@ def simple_parse_args_string(args_string: str | None) -> dict[str, Any]:
     from assay.core.options.parsing import parse_arguments
 
     return dict(parse_arguments(args_string)) if args_string else {}
+
+
+def get_results_filenames(filenames: Iterable[str]) -> list[str]:
+    """Return the files with the results of a run."""
+    return [name for name in filenames if PurePath(name).match("results_*.json")]
+
+
+def get_sample_results_filenames(filenames: Iterable[str]) -> list[str]:
+    """Return the files with the documents of a run."""
+    return [name for name in filenames if PurePath(name).match("samples_*.json*")]
+
+
+def get_file_task_name(filename: str) -> str:
+    """Return the task of `samples_TASK_DATE.jsonl`."""
+    return PurePath(filename).name.removeprefix("samples_").rpartition("_")[0]
+
+
+def get_file_datetime(filename: str) -> str:
+    """Return the date in the name of a results file; lm-eval keeps the ending `.json`."""
+    return filename.rpartition("_")[2].removesuffix(".jsonl")
+
+
+def get_latest_filename(filenames: Iterable[str]) -> str:
+    """Return the file with the latest date in its name."""
+    return max(filenames, key=get_file_datetime)
+
+
+def sanitize_model_name(model_name: str) -> str:
+    """Return the name of a model as a file name."""
+    return re.sub(r"[\"<>:/|\\?*\[\]]+", "__", model_name)

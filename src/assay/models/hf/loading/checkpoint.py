@@ -1,4 +1,4 @@
-"""The files of a checkpoint: where they are, what kind of model they contain, and their hashes.
+"""The files of a checkpoint: where they are, what kind of model they contain, and their hashes; or what a script loaded.
 
 Reads only the small files (config, templates) and imports neither torch nor transformers. `identify` hashes the weights
 and caches the hashes.
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from assay.core.errors import DatasetError, MissingPackage
 from assay.models.file_digests import hash_folder
+from assay.models.hf.loading.loaded_objects import identify_model, identify_tokenizer
 
 __all__ = ["Checkpoint", "CheckpointKind"]
 
@@ -46,11 +47,16 @@ _SPEECH_MODEL_TYPES = frozenset({"whisper", "speech_to_text", "moonshine", "seam
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A folder, or a repository on the hub at a revision."""
+    """A folder, or a repository on the hub at a revision. A script may have loaded the model, the tokenizer or both."""
 
     source: str
     revision: str = "main"
     subfolder: str = ""
+    model: Any = field(default=None, compare=False)
+    """The loaded model; None if it is to be loaded from the files."""
+
+    tokenizer: Any = field(default=None, compare=False)
+    """The loaded tokenizer; None if it is to be loaded from the files."""
 
     @property
     def is_local(self) -> bool:
@@ -83,6 +89,9 @@ class Checkpoint:
     @cached_property
     def config(self) -> Mapping[str, Any]:
         """The content of `config.json`; empty for a folder with only GGUF files."""
+        if self.model is not None:
+            dtype = str(next(self.model.parameters()).dtype).removeprefix("torch.")
+            return {**self.model.config.to_dict(), "dtype": dtype}
         path = self.folder / "config.json"
         if not path.is_file():
             if any(self.folder.glob("*.gguf")):
@@ -101,6 +110,8 @@ class Checkpoint:
         """The kind of model according to the config; `multimodal` if it reads images or audio."""
         config = self.config
         model_type = str(config.get("model_type", ""))
+        if self.model is not None:  # a script that loads a model asks it texts
+            return "seq2seq" if config.get("is_encoder_decoder") else "causal"
         if model_type in _SPEECH_MODEL_TYPES or any(
             config.get(key) is not None for key in _MEDIA_CONFIG_KEYS
         ):
@@ -112,6 +123,8 @@ class Checkpoint:
     @property
     def has_chat_template(self) -> bool:
         """Whether the checkpoint contains a chat template."""
+        if self.tokenizer is not None:
+            return bool(self._templates)
         if any(self.folder.glob("chat_template*")) or any(self.folder.glob("*.gguf")):
             return True
         path = self.folder / "tokenizer_config.json"
@@ -141,6 +154,9 @@ class Checkpoint:
     @cached_property
     def _templates(self) -> dict[str, str]:
         """The chat templates of the checkpoint by name; the unnamed one is `default`."""
+        if self.tokenizer is not None:
+            own = getattr(self.tokenizer, "chat_template", None) or {}
+            return dict(own) if isinstance(own, Mapping) else {"default": own}
         found: dict[str, str] = {}
         for name in ("tokenizer_config.json", "chat_template.json"):
             try:
@@ -164,7 +180,15 @@ class Checkpoint:
         return found
 
     def identify(self) -> dict[str, str]:
-        """Return hashes of the files, or the commit of a repository."""
+        """Return hashes of the files, or the commit of a repository; of loaded objects, hashes of their contents."""
+        given = {} if self.tokenizer is None else identify_tokenizer(self.tokenizer)
+        return (
+            {**self._identify_files(), **given}
+            if self.model is None
+            else {**identify_model(self.model), **given}
+        )
+
+    def _identify_files(self) -> dict[str, str]:
         if not self.is_local:
             return {"repository": self.source, "commit": self._find_commit()}
         parts = {

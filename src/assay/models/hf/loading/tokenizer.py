@@ -31,7 +31,8 @@ class CheckpointTokenizer:
 
     @cached_property
     def tokenizer(self) -> Any:
-        return load_tokenizer(self._arguments)
+        loaded = self._checkpoint.tokenizer
+        return load_tokenizer(self._arguments) if loaded is None else loaded
 
     @cached_property
     def prefix_token(self) -> int:

@@ -95,6 +95,8 @@ def _first_line(error: Exception) -> str:
 
 def load_config(arguments: HfArguments, checkpoint: Checkpoint) -> Any:
     """Load the config and set the keys given as `config.KEY`."""
+    if checkpoint.model is not None:
+        return checkpoint.model.config
     from transformers import AutoConfig
 
     extra = {"gguf_file": arguments.gguf_file} if arguments.gguf_file else {}

@@ -13,6 +13,7 @@ from assay.models.hf.arguments import HfArguments
 from assay.models.hf.batch_budget import BatchBudget
 from assay.models.hf.free_memory import find_free_bytes
 from assay.models.hf.loading.checkpoint import Checkpoint
+from assay.models.hf.loading.loaded_objects import ForeignModel, adapt_module
 from assay.models.hf.loading.tokenizer import CheckpointTokenizer
 from assay.models.hf.loading.weights import find_text_class, find_torch_dtype, load_config, load_weights
 from assay.models.hf.prefix_sharing.check import can_share_prefixes
@@ -56,8 +57,14 @@ class TextEngine:
         self.reports_tokens = False
         self._measured_seconds = 0.0
         config = load_config(arguments, checkpoint)
-        auto_class = find_text_class(config, has_encoder=has_encoder)
-        self.model = load_weights(arguments, config, auto_class, tokenizer.tokenizer)
+        self._changes_layers = checkpoint.model is None
+        """Whether layers may be replaced by faster ones; a model that a script loaded stays as it is."""
+
+        if checkpoint.model is not None:
+            self.model = adapt_module(checkpoint.model)
+        else:
+            auto_class = find_text_class(config, has_encoder=has_encoder)
+            self.model = load_weights(arguments, config, auto_class, tokenizer.tokenizer)
         self.max_length = arguments.max_length or find_max_length(config, tokenizer.tokenizer)
         self.generation_defaults = self.model.generation_config
         self._end_tokens = find_end_tokens(self.model, tokenizer.tokenizer)
@@ -74,11 +81,12 @@ class TextEngine:
         self._runner = ModelRunner(
             self.model,
             autocast_dtype=find_torch_dtype(mixed, "mixed_precision_dtype") if mixed else None,
-            block_attention="attn_implementation" not in arguments.loading,
+            block_attention=self._changes_layers and "attn_implementation" not in arguments.loading,
         )
         self.shares_prefixes = (
             not self._has_encoder
             and arguments.work_once
+            and not isinstance(self.model, ForeignModel)
             and can_share_prefixes(self._runner, self.max_length)
         )
         on_gpu = self._runner.device.type != "cpu"

@@ -1,0 +1,1 @@
+"""`lmms_eval.models`: the import location of model classes."""

@@ -375,7 +375,7 @@ async def _read_body(reply: aiohttp.ClientResponse, headers: Mapping[str, str], 
     parts: list[bytes] = []
     size = 0
     async for data in reply.content.iter_any():
-        for part in (data,) if decompressor is None else decompressor.read(data, lambda: limit - size + 1):
+        for part in (data,) if decompressor is None else decompressor.read(data, limit - size + 1):
             size += len(part)
             if size > limit:
                 raise _build_size_error(f"more than {limit / 2**20:g} MB", limit)
@@ -398,15 +398,15 @@ class _Decompressor:
         """Whether no member is truncated."""
         return self._is_at_start
 
-    def read(self, data: bytes, count_left: Callable[[], int]) -> Iterator[bytes]:
-        """Yield what the data contain, of a member at most `count_left()` bytes.
+    def read(self, data: bytes, limit: int) -> Iterator[bytes]:
+        """Yield what the data contain, at most `limit` bytes of each member.
 
         Raises:
             RemoteProtocolError: The data are invalid.
         """
         while data:
             try:
-                part = self._member.decompress(data, count_left())
+                part = self._member.decompress(data, limit)
             except zlib.error as error:
                 if self._members_read and self._is_at_start:
                     return

@@ -42,6 +42,15 @@ def test_frames_come_from_files_bytes_and_lists(tmp_path: Path) -> None:
         assert read_frame_numbers(frames(part, fps=2.0, max_frames=2)) == [0, 19]
 
 
+def test_a_file_is_not_read_again_for_its_checksum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_video(tmp_path / "x.mp4")
+    monkeypatch.setattr("hashlib.file_digest", lambda *_: pytest.fail("the file was read"))
+    assert read_frame_numbers(frames(Video(digest="d", load=lambda: path), count=2)) == [0, 19]
+    path.unlink()
+    with pytest.raises(MediaError, match=r"x\.mp4"):
+        frames(Video(digest="d", load=lambda: path), count=2)
+
+
 def test_a_cached_part_is_decoded_once() -> None:
     kept: dict[str, Any] = {}
     loads = []

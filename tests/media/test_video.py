@@ -86,6 +86,46 @@ def test_frames_out_of_order_are_sorted_by_presentation_time(tmp_path: Path, nam
         assert read_frame_numbers(extract_frames(source, one)) == [number]
 
 
+@pytest.mark.parametrize("name", ["x.mp4", "x.avi"])
+def test_frames_equal_those_of_pyav(tmp_path: Path, name: str) -> None:
+    """`x.avi` is decoded without an index; the width is not a multiple of the alignment of its rows."""
+    import av
+    import numpy as np
+
+    path = tmp_path / name
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 70, 50, "yuv420p"
+        pixels = np.random.default_rng(0).integers(0, 255, (50, 70, 3), np.uint8)
+        for number in range(5):
+            container.mux(
+                stream.encode(av.VideoFrame.from_ndarray(np.roll(pixels, number, 1), format="rgb24"))
+            )
+        container.mux(stream.encode(None))
+    with av.open(str(path)) as container:
+        expected = [frame.to_image().tobytes() for frame in container.decode(container.streams.video[0])]
+    found = extract_frames(open_media_file(path), FrameSelection()).frames
+    assert [frame.tobytes() for frame in found] == expected
+
+
+def test_a_video_is_decoded_in_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FFmpeg's own threads take much more CPU time for few frames; clips are decoded in parallel instead."""
+    import av
+
+    opened: list[Any] = []
+    plain_open = av.open
+
+    def open_and_record(*arguments: Any, **keywords: Any) -> Any:
+        container = plain_open(*arguments, **keywords)
+        opened.append(container.streams.video[0])
+        return container
+
+    source = open_media_file(write_video(tmp_path / "x.mp4"))
+    monkeypatch.setattr(av, "open", open_and_record)
+    extract_frames(source, FrameSelection(count=4))
+    assert [stream.thread_type.name for stream in opened] == ["NONE"]
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [

@@ -226,15 +226,15 @@ class _RunStream:
     async def _queue_chunk(self, planned: PlannedTask, chunk: list[OpenDocument]) -> None:
         """Append documents and requests to the journal, answer known requests, queue the others."""
         self._append_documents(chunk)
-        if planned.has_media:
-            await self.media_archive.save(chunk)
         if len(self.writes) > MAX_PENDING_WRITES:  # a resumed run with nothing to ask waits nowhere else
             await self._flush()
         await self.open_documents.add(planned.task.name, len(chunk))
         self._hold_judge_media(planned, chunk)
         complete, pending = self._look_up(chunk)
         if planned.has_media:
-            pending = self._share_media(chunk, pending)
+            pending = self.media.share(pending)
+            await self.media_archive.save(chunk)  # while the first media are decoded
+            _strip_documents(chunk)
         await self._advance(planned.task.name, complete)
         await self.backlog.put(pending)
         if planned.has_media:
@@ -282,12 +282,6 @@ class _RunStream:
             self.writes.append(self.journal.add_responses(from_cache.items(), source="cache", deferred=True))
             known |= from_cache
         return known
-
-    def _share_media(self, chunk: Sequence[OpenDocument], pending: Sequence[Request]) -> Sequence[Request]:
-        """Prefetch the media of pending requests; documents, which wait for responses, release theirs."""
-        for document in chunk:
-            document.requests = strip_media(document.requests)
-        return self.media.share(pending)
 
     def _append_documents(self, chunk: Sequence[OpenDocument]) -> None:
         rows = [(one.document, one.target, one.requests, one.fingerprints) for one in chunk]
@@ -403,7 +397,8 @@ class _RunStream:
                 return
             self._append_documents(waiting)
             documents, pending = self._look_up(waiting)
-            await self.backlog.put_first(self._share_media(waiting, pending))
+            _strip_documents(waiting)
+            await self.backlog.put_first(self.media.share(pending))
 
     async def _advance_agents(self, planned: PlannedTask, document: OpenDocument) -> None:
         """Advance the agents of a document until they end or wait for the model."""
@@ -433,7 +428,8 @@ class _RunStream:
             add_requests(document, following, self.model_digest)
             self._append_documents([document])
             complete, pending = self._look_up([document])
-            await self.backlog.put_first(self._share_media([document], pending))
+            _strip_documents([document])
+            await self.backlog.put_first(self.media.share(pending))
             if not complete:
                 return
         await self.agents.release(agents)
@@ -539,3 +535,9 @@ class _RunStream:
         except AssayError:
             if not ignore_errors:
                 raise
+
+
+def _strip_documents(documents: Sequence[OpenDocument]) -> None:
+    """Release the media of documents that wait for responses."""
+    for document in documents:
+        document.requests = strip_media(document.requests)

@@ -96,6 +96,8 @@ def _load(part: Media) -> Any:
 def _to_media_file(loaded: Any, part: Media) -> MediaFile:
     if isinstance(loaded, MediaFile):
         return loaded
+    if isinstance(loaded, Path) and part.digest:  # not read once more for its checksum
+        return MediaFile(digest=part.digest, name=str(loaded), path=loaded)
     if isinstance(loaded, (str, Path, bytes, bytearray)):
         return open_media_file(loaded, where=part.source)
     raise MediaError(

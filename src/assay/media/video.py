@@ -117,10 +117,16 @@ def _explain_no_frames(times: Sequence[float], selection: FrameSelection) -> str
 
 
 def _open_video(av: Any, source: MediaFile) -> Any:
+    """Open a video with a decoder of one thread.
+
+    Clips are decoded in parallel instead. FFmpeg's threads need up to half as much CPU time again; they decode
+    frames beyond the selected ones.
+    """
     container = open_container(av, source)
     if not container.streams.video:
         container.close()
         raise MediaError("cannot read the video: it has no video track", where=source.name)
+    container.streams.video[0].thread_type = "NONE"
     return container
 
 
@@ -174,7 +180,7 @@ def _decode(av: Any, container: Any, index: _Index, selected: Sequence[int]) -> 
     Frames that no other frame refers to are not decoded unless they are selected.
     """
     stream = container.streams.video[0]
-    stream.thread_type = "AUTO"
+    to_image = _ImageConverter(av)
     decoded: Iterator[Any] = iter(())
     needed = {index.ticks[number] for number in selected}
     position = index.ticks[0] - 1
@@ -189,18 +195,18 @@ def _decode(av: Any, container: Any, index: _Index, selected: Sequence[int]) -> 
                 continue
             position = frame.pts
             if position == tick:
-                yield number, frame.to_image()
+                yield number, to_image(frame)
             if position >= tick:
                 break
 
 
 def _decode_sequentially(av: Any, source: MediaFile, selected: Sequence[int]) -> Iterator[tuple[int, Any]]:
-    left = set(selected)
+    left, to_image = set(selected), _ImageConverter(av)
     with _open_video(av, source) as container:
         for number, frame in enumerate(_iterate_frames(av, container)):
             if number in left:
                 left.discard(number)
-                yield number, frame.to_image()
+                yield number, to_image(frame)
             if not left:
                 return
 
@@ -218,3 +224,22 @@ def _iterate_frames(av: Any, container: Any, needed: AbstractSet[int] | None = N
             yield from packet.decode()
         except av.InvalidDataError:
             continue
+
+
+class _ImageConverter:
+    """Converts frames to PIL images.
+
+    `frame.to_image()` sets up a conversion for each frame and copies the pixels three times instead of once.
+    """
+
+    def __init__(self, av: Any) -> None:
+        self._reformatter = av.video.reformatter.VideoReformatter()
+        self._from_buffer = import_module("PIL.Image").frombuffer
+
+    def __call__(self, frame: Any) -> Any:
+        converted = self._reformatter.reformat(frame, format="rgb24")
+        plane = converted.planes[0]
+        if plane.line_size < 0:  # the last row comes first
+            return converted.to_image()
+        size = (converted.width, converted.height)
+        return self._from_buffer("RGB", size, memoryview(plane), "raw", "RGB", plane.line_size, 1)

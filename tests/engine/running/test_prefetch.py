@@ -19,8 +19,15 @@ from assay.core.records.messages import Image, Media, Message, Prompt, Text, Vid
 from assay.core.records.requests import Generate, Request, Settings
 from assay.core.records.responses import Failure
 from assay.engine import run
+from assay.engine.running.media_archive import MediaArchive
 from assay.engine.running.model_queue import Backlog
-from assay.engine.running.prefetch import MediaPrefetcher, count_decoded_bytes, count_media_bytes, strip_media
+from assay.engine.running.prefetch import (
+    _THREADS,
+    MediaPrefetcher,
+    count_decoded_bytes,
+    count_media_bytes,
+    strip_media,
+)
 from assay.media import Clip, picture
 from assay.testing import ScriptedModel
 
@@ -141,6 +148,30 @@ def test_decoding_ahead_is_limited_by_the_memory_budget(make_prefetch: Make) -> 
         wait_until_idle(prefetch)
     assert [one.loads for one in pictures] == [1] * 20
     assert prefetch._total == 0
+
+
+def test_media_that_are_being_decoded_count_toward_the_budget(make_prefetch: Make) -> None:
+    entered, proceed = threading.Semaphore(0), threading.Semaphore(0)
+    sizes = [100, 100, 800, 800, 800]
+
+    class PreparingModel(ScriptedModel):
+        def prepare(self, part: Media) -> None:
+            entered.release()
+            assert proceed.acquire(timeout=20)
+            part.keep("pixels", lambda: np.zeros(sizes.pop(0), np.uint8))
+
+    def count_started() -> int:
+        started = 0
+        while entered.acquire(timeout=0.2):
+            started += 1
+        return started
+
+    prefetch = make_prefetch(1000, PreparingModel())
+    prefetch.share([request(number, CountingImage(str(number)).part) for number in range(5)])
+    assert count_started() == 2, "their size is not known yet"
+    proceed.release(2)
+    assert count_started() == min(3, _THREADS), "800 bytes are left for media of 100"
+    proceed.release(3)
 
 
 def test_the_model_decides_what_is_prepared_ahead(make_prefetch: Make) -> None:
@@ -300,6 +331,24 @@ def test_broken_and_missing_images_fail_their_documents_with_kind_and_path(works
     assert all(why.startswith("bad media: ") for why in whys)
     assert sum("1.png" in why for why in whys) == 2
     assert sum("missing.png" in why for why in whys) == 1
+
+
+def test_images_are_decoded_while_the_run_saves_them(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoding = threading.Event()
+    waited: list[bool] = []
+
+    class PreparingModel(ScriptedModel):
+        def prepare(self, part: Media) -> None:
+            decoding.set()
+
+    async def save(archive: Any, documents: Any) -> None:
+        waited.append(await asyncio.to_thread(decoding.wait, 5))
+
+    monkeypatch.setattr(MediaArchive, "save", save)
+    run_images(workspace, write_pictures(workspace, 4), PreparingModel(lambda asked: "yes"), BY_PATH)
+    assert waited == [True]
 
 
 def test_documents_waiting_for_a_barrier_hold_no_images(

@@ -9,6 +9,7 @@ same pixels. When the last request that needs a medium has its outcome, the deco
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -32,8 +33,8 @@ __all__ = [
     "strip_media",
 ]
 
-_THREADS = 2
-"""Decoder threads beside the model; Pillow, PyAV and soundfile release the GIL."""
+_THREADS = max(2, min(8, os.cpu_count() or 1))
+"""Decoder threads beside the model, each of which decodes one medium; Pillow, PyAV and soundfile release the GIL."""
 
 FIRST_MEDIA_CHUNK_SIZE = 16
 """Size of the first chunk of a task with media: their size is not known yet."""
@@ -69,6 +70,9 @@ class MediaPrefetcher:
         self._decode_queue: deque[str] = deque()
         self._busy = 0
         self._total = 0
+        self._expected_size = budget_bytes // 2
+        """Bytes that a medium takes when decoded: of the last one; at first, two fill the budget."""
+
         self._lock = threading.RLock()
         self._freed = asyncio.Event()
         self._pool: ThreadPoolExecutor | None = None
@@ -204,12 +208,17 @@ class MediaPrefetcher:
             if self._shared.get(key) is shared:
                 shared.size += size
                 self._total += size
+                self._expected_size = size
         future.set_result(value)
 
     def _start_decoding(self) -> None:
         """Start decoding the next media, while the budget allows."""
         with self._lock:
-            while self._decode_queue and self._busy < _THREADS and self._total < self._budget:
+            while (
+                self._decode_queue
+                and self._busy < _THREADS
+                and self._total + self._busy * self._expected_size < self._budget
+            ):
                 shared = self._shared.get(self._decode_queue.popleft())
                 if shared is None or shared.made:
                     continue  # released or decoded already

@@ -120,6 +120,17 @@ def test_a_compressed_body_is_decompressed() -> None:
     assert reply.body == b'{"a": 1}'
 
 
+@pytest.mark.parametrize("pieces", [1, 7, 1000])
+@pytest.mark.parametrize("rest", [b"", b"junk"])
+def test_all_members_of_a_compressed_body_are_read(pieces: int, rest: bytes) -> None:
+    packed = gzip.compress(b'{"a":') + gzip.compress(b" 1}") + rest
+    step = -(-len(packed) // pieces)
+    chunks = b"".join(_chunk(packed[at : at + step]) for at in range(0, len(packed), step))
+    acts: list[Act] = [_CHUNKED[:-2] + b"Content-Encoding: x-gzip\r\n\r\n" + chunks + _chunk(b"")]
+    (reply,), _ = call_server(lambda asked: acts)
+    assert reply.body == b'{"a": 1}'
+
+
 @pytest.mark.parametrize(
     ("acts", "kind", "says"),
     [
@@ -320,6 +331,27 @@ def test_no_proxy_names_servers_that_are_called_directly(
         assert proxy is not None and (proxy.host, proxy.port) == ("127.0.0.1", 9)
 
 
+@pytest.mark.parametrize(
+    ("exception", "url", "is_direct"),
+    [
+        ("models.example:8000", "http://models.example:8000/v1", True),
+        ("models.example:8000", "http://models.example:8001/v1", False),
+        ("other.test, 10.0.0.0/8", "http://10.1.2.3:8000", True),
+        ("10.0.0.0/8", "http://11.1.2.3:8000", False),
+        ("10.1.2.3", "http://10.1.2.3", True),
+        ("fd00::/8", "http://[fd00::1]:8000", True),
+        ("fd00::1", "http://[fd00::1]:8000", True),
+        ("fd00::/8", "http://10.1.2.3", False),
+    ],
+)
+def test_no_proxy_names_ports_and_networks(
+    monkeypatch: pytest.MonkeyPatch, exception: str, url: str, is_direct: bool
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", exception)
+    assert (parse_address(url).find_proxy() is None) is is_direct
+
+
 def test_a_server_with_an_ipv6_address_is_called() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heads.append(await reader.readuntil(b"\r\n\r\n"))
@@ -351,8 +383,9 @@ def test_a_missing_package_is_reported_before_connecting(monkeypatch: pytest.Mon
     assert format_install_command("api") in caught.value.hint
 
 
-def test_a_truncated_compressed_reply_is_an_error() -> None:
-    packed = gzip.compress(b'{"said": 1}')[:-9]
+@pytest.mark.parametrize("earlier", [b"", gzip.compress(b" ")], ids=["one member", "two members"])
+def test_a_truncated_compressed_reply_is_an_error(earlier: bytes) -> None:
+    packed = earlier + gzip.compress(b'{"said": 1}')[:-9]
     head = HEAD + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
     (broken,), _ = call_server(lambda asked: [head + packed])
     assert isinstance(broken, RemoteProtocolError) and "truncated" in str(broken)

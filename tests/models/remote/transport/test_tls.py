@@ -207,3 +207,21 @@ def test_a_proxy_that_rejects_the_tunnel_is_named(monkeypatch: pytest.MonkeyPatc
         proxy.close()
 
     asyncio.run(go())
+
+
+def test_a_tunnel_that_is_not_opened_is_a_connect_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()  # until the client gives up
+        writer.transport.abort()
+
+    async def go() -> None:
+        proxy = await asyncio.start_server(accept, "127.0.0.1", 0)
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
+        monkeypatch.setenv("no_proxy", "")
+        client = HttpClient(parse_address("https://models.example"), headers={}, connect_timeout_s=0.2)
+        with pytest.raises(ConnectError, match=r"no connection within 0\.2 s"):
+            await asyncio.wait_for(client.request("GET", "/models", timeout_s=60), 20)
+        await client.close()
+        proxy.close()
+
+    asyncio.run(go())

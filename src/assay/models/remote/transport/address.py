@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import base64
+import ipaddress
 import re
 import ssl
 import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -73,13 +76,15 @@ class Address:
     @property
     def is_local(self) -> bool:
         """Whether the server runs on this machine."""
-        return self.host in ("localhost", "::1") or self.host.startswith("127.")
+        return self.host == "localhost" or (
+            (number := _parse_ip(self.host)) is not None and number.is_loopback
+        )
 
     def find_proxy(self) -> Proxy | None:
         """Return the proxy that `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` select for this server."""
-        if self.is_local or urllib.request.proxy_bypass(self.host):
-            return None
         proxies = urllib.request.getproxies()
+        if self.is_local or self._bypasses_proxy(proxies.get("no", "")):
+            return None
         given = proxies.get(self.scheme) or proxies.get("all")
         if not given:
             return None
@@ -96,6 +101,27 @@ class Address:
             authorization = "Basic " + base64.b64encode(pair.encode()).decode()
         return Proxy(parts.hostname, parts.port or 80, authorization)
 
+    def _bypasses_proxy(self, no_proxy: str) -> bool:
+        """Whether `NO_PROXY` names this server: by its name, a domain, its name with the port, or a network (`10.0.0.0/8`)."""
+        bypass = urllib.request.proxy_bypass
+        if bypass(self.host) or bypass(f"{self.host}:{self.port}"):
+            return True
+        number = _parse_ip(self.host)
+        return number is not None and any(number in network for network in _parse_networks(no_proxy))
+
+
+def _parse_ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _parse_networks(no_proxy: str) -> Iterator[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+    for entry in no_proxy.split(","):
+        with suppress(ValueError):  # a name
+            yield ipaddress.ip_network(entry.strip(), strict=False)
+
 
 def parse_address(text: str, *, where: str = "base_url") -> Address:
     """Parse a base URL.
@@ -110,6 +136,7 @@ def parse_address(text: str, *, where: str = "base_url") -> Address:
     try:
         parts = urlsplit(text.strip())
         port = parts.port
+        (parts.hostname or "").encode("idna")
     except ValueError as error:
         raise InvalidOption(f"invalid URL in `{where}`: {error}", where=where, hint=hint) from None
     if parts.scheme not in _PORTS or not parts.hostname or any(ch in text for ch in "\r\n "):

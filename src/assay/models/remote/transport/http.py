@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import io
 import zlib
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -295,7 +295,8 @@ class HttpClient:
     def _build_timeout(self, timeout_s: float) -> aiohttp.ClientTimeout:
         import aiohttp
 
-        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=self._connect_timeout_s)
+        # `connect`, not `sock_connect`: with the lookup of the name and the tunnel of a proxy
+        timeout = aiohttp.ClientTimeout(total=timeout_s, connect=self._connect_timeout_s)
         self._timeouts = {timeout_s: timeout}
         return timeout
 
@@ -363,29 +364,59 @@ async def _read_body(reply: aiohttp.ClientResponse, headers: Mapping[str, str], 
         ReplyTooLarge: The body is larger than the limit.
     """
     encoding = headers.get("content-encoding", "").lower()
-    if encoding not in ("", "identity", "gzip", "deflate"):
+    if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
         raise RemoteProtocolError(f"invalid HTTP reply: unsupported content encoding {encoding!r}")
     length = reply.content_length
     if length is not None and length > limit:
         raise _build_size_error(f"{length / 2**20:.0f} MB", limit)
     if length is not None and not encoding:
         return await reply.read()
-    decompressor = zlib.decompressobj(47) if encoding in ("gzip", "deflate") else None
+    decompressor = _Decompressor() if encoding not in ("", "identity") else None
     parts: list[bytes] = []
     size = 0
     async for data in reply.content.iter_any():
-        if decompressor is not None:
-            try:
-                data = decompressor.decompress(data, limit - size + 1)
-            except zlib.error as error:
-                raise RemoteProtocolError(f"invalid HTTP reply: {error}") from None
-        size += len(data)
-        if size > limit:
-            raise _build_size_error(f"more than {limit / 2**20:g} MB", limit)
-        parts.append(data)
-    if decompressor is not None and parts and not decompressor.eof:
+        for part in (data,) if decompressor is None else decompressor.read(data, limit - size + 1):
+            size += len(part)
+            if size > limit:
+                raise _build_size_error(f"more than {limit / 2**20:g} MB", limit)
+            parts.append(part)
+    if decompressor is not None and not decompressor.is_complete:
         raise RemoteProtocolError("invalid HTTP reply: the compressed body is truncated")
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+class _Decompressor:
+    """Decompresses gzip, which may have several members, and deflate. Bytes after the last member are ignored."""
+
+    def __init__(self) -> None:
+        self._member = zlib.decompressobj(47)
+        self._members_read = 0
+        self._is_at_start = True
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no member is truncated."""
+        return self._is_at_start
+
+    def read(self, data: bytes, limit: int) -> Iterator[bytes]:
+        """Yield what the data contain, at most `limit` bytes of each member.
+
+        Raises:
+            RemoteProtocolError: The data are invalid.
+        """
+        while data:
+            try:
+                part = self._member.decompress(data, limit)
+            except zlib.error as error:
+                if self._members_read and self._is_at_start:
+                    return
+                raise RemoteProtocolError(f"invalid HTTP reply: {error}") from None
+            self._is_at_start = self._member.eof
+            data = self._member.unused_data
+            if self._member.eof:
+                self._member = zlib.decompressobj(47)
+                self._members_read += 1
+            yield part
 
 
 def _build_size_error(size: str, limit: int) -> ReplyTooLarge:

@@ -245,11 +245,12 @@ def test_a_reader_loads_the_index_only_for_many_lookups(
     ).result()
     indexed: list[str] = []
     add = response_index.ResponseIndex.add
-    monkeypatch.setattr(
-        response_index.ResponseIndex,
-        "add",
-        lambda index, name, row: (indexed.append(name), add(index, name, row)),
-    )
+
+    def record_and_add(index: response_index.ResponseIndex, name: str, row: int) -> None:
+        indexed.append(name)
+        add(index, name, row)
+
+    monkeypatch.setattr(response_index.ResponseIndex, "add", record_and_add)
     with closing(Journal.open_readonly(journal.path.parent)) as reader:
         for name in names[:5]:
             assert reader.find([name, "missing"])[name].value == name

@@ -236,6 +236,33 @@ def test_the_first_response_stays_however_many_came_after_it(
         assert set(reader.find(["new", "nobody"])) == {"new"}, "who reads keeps up with who writes"
 
 
+def test_a_reader_loads_the_index_only_for_many_lookups(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"f{number}" for number in range(200)]
+    journal.add_responses(
+        [(name, Response(request_id="r", value=name)) for name in names], source="model"
+    ).result()
+    indexed: list[str] = []
+    add = response_index.ResponseIndex.add
+
+    def record_and_add(index: response_index.ResponseIndex, name: str, row: int) -> None:
+        indexed.append(name)
+        add(index, name, row)
+
+    monkeypatch.setattr(response_index.ResponseIndex, "add", record_and_add)
+    with closing(Journal.open_readonly(journal.path.parent)) as reader:
+        for name in names[:5]:
+            assert reader.find([name, "missing"])[name].value == name
+        assert indexed == []
+        for name in names:
+            assert reader.find([name])[name].value == name
+        assert sorted(indexed) == sorted(names), "once"
+    with closing(Journal.open_readonly(journal.path.parent)) as reader:
+        assert list(reader.find(names)) == names
+        assert len(indexed) == 400
+
+
 # --- verdicts --------------------------------------------------------------------------------------
 
 VALUES: list[Any] = [

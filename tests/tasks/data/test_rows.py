@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable
 from datetime import date
+from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 
+from assay.core.errors import MissingPackage
+from assay.tasks.data.local_files import read_files
 from assay.tasks.data.rows import Rows, iterate_rows
 
 datasets = pytest.importorskip("datasets")
@@ -74,3 +80,52 @@ def test_rows_of_files_are_handed_on_as_they_are() -> None:
     rows = Rows([{"a": 1}, {"a": 2}, {"a": 3}])
     assert list(iterate_rows(rows, 1)) == [{"a": 2}, {"a": 3}]
     assert list(iterate_rows([{"a": 1}, {"a": 2}], 0, 1)) == [{"a": 1}]
+
+
+def make_rows(folder: Path, *, in_file: bool) -> Rows:
+    rows = [{"name": f"n{number * 7 % 11}", "number": number} for number in range(11)]
+    if not in_file:
+        return Rows(rows)
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return read_files([str(folder / "rows.jsonl")])
+
+
+@pytest.mark.parametrize("in_file", [True, False])
+@pytest.mark.parametrize("options", [{"seed": 3}, {"seed": 3, "load_from_cache_file": False}, {}])
+def test_rows_are_shuffled_as_by_the_library(tmp_path: Path, in_file: bool, options: Any) -> None:
+    rows = make_rows(tmp_path, in_file=in_file)
+    numpy.random.seed(5)
+    shuffled, after = rows.shuffle(**options), numpy.random.random()
+    numpy.random.seed(5)
+    assert list(shuffled) == list(datasets.Dataset.from_list(list(rows)).shuffle(**options))
+    assert after == numpy.random.random()
+    assert list(rows.shuffle(generator=numpy.random.default_rng(1))) == [
+        rows[int(index)] for index in numpy.random.default_rng(1).permutation(11)
+    ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows: rows.rename_columns({"name": "title", "number": "n"}),
+        lambda rows: rows.rename_column("name", "title"),
+        lambda rows: rows.remove_columns(["number"]),
+        lambda rows: rows.train_test_split(test_size=4, seed=1)["test"],
+        lambda rows: rows.take(3),
+        lambda rows: rows.map(lambda row: {"twice": row["number"] * 2}, remove_columns=["name"]),
+        lambda rows: rows.filter(lambda row, index: index % 2 == 0, with_indices=True),
+        lambda rows: [{"names": rows.unique("name"), "first": rows.take(1).to_list()}],
+    ],
+    ids=["rename all", "rename", "remove", "split", "take", "map", "filter", "values"],
+)
+def test_other_methods_are_those_of_the_library(tmp_path: Path, change: Any) -> None:
+    rows = make_rows(tmp_path, in_file=True)
+    assert list(change(rows)) == list(change(datasets.Dataset.from_list(list(rows))))
+
+
+def test_a_method_of_the_library_needs_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = make_rows(tmp_path, in_file=True)
+    assert not hasattr(rows, "cast_column"), "which is for columns of media"
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingPackage, match="datasets"):
+        rows.remove_columns(["name"])

@@ -9,14 +9,24 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from functools import partial
 from itertools import islice
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
+
+from assay.core.errors import MissingPackage
 
 __all__ = ["Rows", "Split", "iterate_rows", "read_rows"]
 
 _MAX_BATCH_ROWS = 256
 _MAX_BATCH_BYTES = 4_000_000
 """Limit of one batch, because rows may be long."""
+
+
+_TABLE_METHODS = frozenset(
+    "add_column add_item class_encode_column flatten remove_columns rename_column rename_columns repeat select_columns shard skip"
+    " sort take to_dict to_list to_pandas train_test_split unique".split()
+)
+"""What task helpers may call of `datasets.Dataset` that `Rows` does not have itself."""
 
 
 class Split(Protocol):
@@ -112,12 +122,16 @@ class Rows(Sequence[dict[str, Any]]):
     def column_names(self) -> list[str]:
         return list(self.features)
 
-    def map(self, function: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Rows:
+    def map(self, function: Callable[[dict[str, Any]], Mapping[str, Any]], **options: Any) -> Any:
         """Update every row with the mapping that the function returns, as `datasets` does."""
+        if options:
+            return self._call_table("map", function, **options)
         return Rows(({**row, **function(row)} for row in self), columns=self.features)
 
-    def filter(self, function: Callable[[dict[str, Any]], Any]) -> Rows:
+    def filter(self, function: Callable[[dict[str, Any]], Any], **options: Any) -> Any:
         """Keep the rows for which the function returns a true value."""
+        if options:
+            return self._call_table("filter", function, **options)
         if isinstance(self._rows, SupportsReading):
             return self.select(index for index, row in enumerate(self) if function(row))
         return Rows((row for row in self if function(row)), columns=self.features)
@@ -127,6 +141,32 @@ class Rows(Sequence[dict[str, Any]]):
         if isinstance(self._rows, SupportsReading):
             return Rows.wrap(SelectedRows(self._rows, indices), columns=self.features)
         return Rows((self._rows[index] for index in indices), columns=self.features)
+
+    def shuffle(self, seed: int | None = None, generator: Any = None, **options: Any) -> Rows:
+        """Return the rows in random order, the same one as `datasets` for a seed. Other options concern its cache."""
+        if generator is None:
+            import numpy
+
+            if seed is None:  # as `datasets` does
+                _, numbers, position, *_ = cast("tuple[Any, ...]", numpy.random.get_state())
+                seed = int(numbers[position] if position < len(numbers) else numbers[0])
+                numpy.random.random()
+            generator = numpy.random.default_rng(seed)
+        return self.select(generator.permutation(len(self)).tolist())
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a function that calls another method of `datasets.Dataset`, on a table with these rows."""
+        if name not in _TABLE_METHODS:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return partial(self._call_table, name)
+
+    def _call_table(self, method: str, *arguments: Any, **options: Any) -> Any:
+        try:
+            from datasets import Dataset
+        except ImportError:
+            why = f"the method `{method}` of a local data file"
+            raise MissingPackage.of("datasets", why, extra="datasets") from None
+        return getattr(Dataset.from_list(list(self)), method)(*arguments, **options)
 
 
 class SelectedRows(Sequence[Mapping[str, Any]]):

@@ -85,6 +85,13 @@ def test_documents_of_several_tasks_are_taken_evenly(
     assert {one["task"] for one in shown} == {"two"}
 
 
+def test_options_of_runs_do_not_work_for_task_files(assay_command: Assay, workspace: Path) -> None:
+    write_task(workspace)
+    called = assay_command("show", "sums.yaml", "--document", "0")
+    assert called.code == 2
+    assert "`sums.yaml` is a task" in called.err and "`-n N` shows the first N documents" in called.err
+
+
 def test_a_truncated_prompt_is_noted(
     assay_command: Assay, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -149,6 +149,11 @@ def _show_run(names: tuple[str, ...], *, limit: int, as_json: bool, flags: dict[
         numbers=parse_document_numbers(flags["numbers"]) if flags["numbers"] else (),
         where=flags["where"],
     )
+    if names and Path(names[0]).suffix in (".yaml", ".yml", ".py"):
+        raise InvalidOption(
+            f"`{names[0]}` is a task, and an option of this command selects documents of a run",
+            hint="`-n N` shows the first N documents of a task; for a run, pass its id or `latest`",
+        )
     stored = Run(find_run_or_results(names[0], flags["folders"]))
     run = stored.scored(flags["scoring"])
     try:

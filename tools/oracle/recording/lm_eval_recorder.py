@@ -204,7 +204,7 @@ class LmEvalRecorder:
         """Return the hand-written splits of a task; `docs` are the documents of every split."""
         entry = written.find(name)
         splits = entry.get("splits") or dict.fromkeys(
-            self._find_sources(name, task).splits, entry.get("docs")
+            self._find_sources(name, task).splits, entry.get("docs", [])
         )
         return datasets.DatasetDict(
             {

@@ -172,6 +172,14 @@ def test_a_group_may_define_a_class_task_inline(write: Write, chosen: Chosen) ->
     assert getattr(selection.tasks["g::qasper"].config["class"], "__name__", "") == "Qasper"
 
 
+def test_a_function_as_metric_of_a_group_matches_no_metric(write: Write, chosen: Chosen) -> None:
+    """`code2text` of lm-eval: its group has no score there."""
+    write("tasks/m.py", "def bleu(items): ...\n")
+    write("tasks/g.yaml", "group: g\ntask: []\naggregate_metric_list:\n  - metric: !function m.bleu\n")
+    (metric,) = chosen("g").groups["g"].metrics
+    assert metric.metric == "!function bleu"
+
+
 def test_a_group_may_define_a_group_inline(write: Write, chosen: Chosen) -> None:
     write(
         "tasks/g.yaml",

@@ -114,3 +114,9 @@ def test_unknown_word_is_an_error_and_the_rest_is_checked(tmp_path: Path, word: 
     found = collect_findings(tmp_path, word.format(folder=tmp_path), "sums")
     assert [finding.severity for finding in found] == ["error", "note"]
     assert part in f"{found[0].what} {found[0].hint}"
+
+
+def test_a_member_with_a_class_defines_a_task(tmp_path: Path) -> None:
+    (tmp_path / "task.py").write_text("class Mine: ...\n")
+    (tmp_path / "g.yaml").write_text("group: g\ntask:\n  - task: mine\n    class: !function task.Mine\n")
+    assert "member" not in [kind for _, kind in list_kinds(collect_findings(tmp_path, data=False))]

@@ -24,6 +24,7 @@ from tools.oracle.checks import RecordChecks
 from tools.oracle.corpus import detect_harness, read_records
 from tools.oracle.lm_eval_groups import leaf_record_name, replay_group
 from tools.oracle.lm_eval_tasks import Splits, build_datasets, find_tasks_folder, replay_record
+from tools.oracle.lm_eval_versions import apply_version
 from tools.oracle.lmms_eval_groups import compare_groups
 from tools.oracle.lmms_eval_tasks import LmmsReplay
 
@@ -44,6 +45,9 @@ class RecordSelection:
     every: int = 1
     per_family: int = 0
     """Number of tasks of each family to replay, without groups; 0: all."""
+
+    as_version: str = ""
+    """Version of lm_eval whose semantics apply; empty: those of Assay."""
 
     share: int = 0
     shares: int = 1
@@ -189,6 +193,8 @@ def _replay_share(selection: RecordSelection) -> list[RecordChecks]:
     _silence_loguru()
     warnings.simplefilter("ignore")
     _count_alarms_in_processor_time()
+    if selection.as_version:
+        apply_version(selection.as_version)
     with redirect_stdout(sys.stderr), allow_programs():
         return list(replay(selection))
 

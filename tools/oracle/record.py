@@ -56,9 +56,7 @@ _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 @click.option(
     "--data_root", "--data-root", type=_FOLDER, help="Use documents of the dataset repositories here."
 )
-@click.option(
-    "--written", type=_FOLDER, help="Use the hand-written documents of this folder (lmms_eval only)."
-)
+@click.option("--written", type=_FOLDER, help="Use the hand-written documents of this folder.")
 @click.option(
     "--include_path", type=_FOLDER, help="Record the task files of this folder instead of the harness's."
 )
@@ -102,8 +100,6 @@ def main(
     package = harness.partition("==")[0].replace("-", "_")
     if package not in _HARNESSES:
         raise click.BadParameter(f"`{package}` is not one of {', '.join(_HARNESSES)}", param_hint="--harness")
-    if written is not None and package != "lmms_eval":
-        raise click.BadParameter("written documents are for lmms_eval", param_hint="--written")
     names = _split(tasks) + ([line.strip() for line in tasks_file if line.strip()] if tasks_file else [])
     if not names:
         raise click.UsageError("pass --tasks or --tasks_file")

@@ -39,6 +39,11 @@ _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
     type=click.IntRange(0),
     help="Only the first N tasks of each family, without groups.",
 )
+@click.option(
+    "--as_version",
+    default="",
+    help="Undo the documented changes of lm_eval after this version, for example 0.4.8.",
+)
 @click.option("--jobs", default=0, type=click.IntRange(0), help="Number of processes (default: one per CPU).")
 @click.option(
     "--first", "max_printed", default=20, help="Maximum number of differences to print.", show_default=True
@@ -54,6 +59,7 @@ def main(
     task: str,
     every: int,
     per_family: int,
+    as_version: str,
     jobs: int,
     max_printed: int,
     json_file: Path | None,
@@ -65,7 +71,13 @@ def main(
     if task_root is None:
         raise AssayError("missing option: --task_root", hint="name the harness's package, or its task folder")
     selection = RecordSelection(
-        corpus=corpus, task_root=task_root, family=family, task=task, every=every, per_family=per_family
+        corpus=corpus,
+        task_root=task_root,
+        family=family,
+        task=task,
+        every=every,
+        per_family=per_family,
+        as_version=as_version,
     )
     records = replay_in_processes(selection, jobs or len(os.sched_getaffinity(0)))
     if not records:

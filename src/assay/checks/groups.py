@@ -13,6 +13,7 @@ from assay.core.errors import AssayError, UnknownName
 from assay.core.records.specs import GroupMetric
 from assay.stats.aggregations import AGGREGATIONS
 from assay.tasks.files.index import IndexEntry, TaskIndex
+from assay.tasks.files.selection import is_task_definition
 from assay.tasks.files.task_loader import TASK_KEYS, parse_group_metrics
 from assay.tasks.files.yaml_reader import TaskFile, merge_includes, read_task_file
 
@@ -144,7 +145,7 @@ class GroupWalker:
         effective = {key: value for key, value in overrides.items() if key not in _DISPLAY_KEYS}
         if entry is not None:
             return self._walk_entry(entry, parent, effective)
-        if inline is None or len(inline) < 3:
+        if inline is None or not is_task_definition(inline):
             where = f"{file.places.get(place, file.path)}, {place}"
             error = UnknownName.of("task", name, self._index.names(), where=where)
             self._findings.add_exception("member", error)

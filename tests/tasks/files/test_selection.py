@@ -163,6 +163,23 @@ def test_a_group_may_define_a_task_inline(write: Write, chosen: Chosen) -> None:
     assert selection.groups["g"].members == ("g::fresh",)
 
 
+def test_a_group_may_define_a_class_task_inline(write: Write, chosen: Chosen) -> None:
+    """`scrolls` of lm_eval 0.4.2 has members of a name and a class."""
+    write("tasks/task.py", "class Qasper: ...\n")
+    write("tasks/g.yaml", "group: g\ntask:\n  - task: qasper\n    class: !function task.Qasper\n")
+    selection = chosen("g")
+    assert selection.groups["g"].members == ("g::qasper",)
+    assert getattr(selection.tasks["g::qasper"].config["class"], "__name__", "") == "Qasper"
+
+
+def test_a_function_as_metric_of_a_group_matches_no_metric(write: Write, chosen: Chosen) -> None:
+    """`code2text` of lm-eval: its group has no score there."""
+    write("tasks/m.py", "def bleu(items): ...\n")
+    write("tasks/g.yaml", "group: g\ntask: []\naggregate_metric_list:\n  - metric: !function m.bleu\n")
+    (metric,) = chosen("g").groups["g"].metrics
+    assert metric.metric == "!function bleu"
+
+
 def test_a_group_may_define_a_group_inline(write: Write, chosen: Chosen) -> None:
     write(
         "tasks/g.yaml",

@@ -17,7 +17,12 @@ import pytest
 from tools.oracle.checks import CHECKS, RecordChecks, count_checks
 from tools.oracle.comparison import find_difference
 from tools.oracle.corpus import CorpusError, detect_harness, read_records
-from tools.oracle.corpus_replay import RecordSelection, _count_alarms_in_processor_time, replay
+from tools.oracle.corpus_replay import (
+    RecordSelection,
+    _count_alarms_in_processor_time,
+    replay,
+    replay_in_processes,
+)
 from tools.oracle.lm_eval_values import decode_documents, encode_value, request_key
 
 pytest.importorskip("datasets")
@@ -273,3 +278,61 @@ def test_alarms_of_helpers_count_processor_time(monkeypatch: pytest.MonkeyPatch)
         signal.alarm(0)
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def test_a_recording_of_an_older_version_is_identical_when_the_changes_since_then_are_undone() -> None:
+    """Recorded with lm_eval 0.4.8: generation settings, white space, `ter`, and a document drawn as its own example."""
+    corpus = Path(__file__).parent / "lm_eval_0_4_8"
+
+    def find_different(as_version: str) -> dict[str, str]:
+        selection = RecordSelection(corpus=corpus, task_root=corpus / "tasks", as_version=as_version)
+        return {record.name: record.first[0] for record in replay_in_processes(selection, 1) if record.first}
+
+    assert find_different("0.4.8") == {}
+    assert find_different("") == {
+        "old_defaults": "requests",
+        "old_defaults#fs2": "requests",
+        "old_examples#fs2": "requests",
+    }
+
+
+@pytest.mark.parametrize(
+    ("version", "settings", "draws_first", "stripped", "template"),
+    [
+        ("0.4.3", {"until": None, "do_sample": False}, True, "remove_leading_space", "x1"),
+        ("0.4.9.1", {"until": None, "do_sample": False, "temperature": 0}, True, "strip_left", "x1\n"),
+        (
+            "0.4.12",
+            {"until": None, "do_sample": False, "temperature": 0.0, "max_gen_toks": 256},
+            False,
+            "remove_whitespace",
+            "x1\n",
+        ),
+    ],
+)
+def test_the_changes_since_a_version_are_undone(
+    version: str, settings: dict[str, Any], draws_first: bool, stripped: str, template: str
+) -> None:
+    script = (
+        "import json, sys\n"
+        "from assay.core.dialects import Dialect\n"
+        "from assay.tasks.prompts.fewshot_examples import FewshotSampler\n"
+        "from assay.tasks.prompts.templates import compile_template\n"
+        "from tools.oracle.lm_eval_versions import apply_version\n"
+        "apply_version(sys.argv[1])\n"
+        "lm, rows = Dialect.LM_EVAL, [{'n': 0}, {'n': 1}, {'n': 2}]\n"
+        "print(json.dumps([lm.default_generation(None), lm.may_draw_fewer_examples,\n"
+        "    lm.resolve_filter('remove_whitespace'), lm.default_direction('ter', False),\n"
+        "    FewshotSampler('first_n', rows, 0).pick(2, rows[0]), compile_template('x{{n}}\\n')(rows[1])]))\n"
+    )
+    completed = subprocess.run(
+        [sys.executable, "-c", script, version], capture_output=True, text=True, check=True, cwd=PROJECT
+    )
+    assert json.loads(completed.stdout) == [settings, draws_first, stripped, True, [0, 1], template]
+
+
+def test_a_wrong_version_is_an_error() -> None:
+    from tools.oracle.lm_eval_versions import apply_version
+
+    with pytest.raises(CorpusError, match="is not a version"):
+        apply_version("newest")

@@ -34,7 +34,7 @@ class RecordingJob:
     """A folder with dataset repositories, `OWNER/NAME` each."""
 
     written: str = ""
-    """A folder with hand-written documents (lmms_eval only)."""
+    """A folder with hand-written documents."""
 
     include_path: str = ""
     """A folder with further task files; the harness's own tasks are left out then."""

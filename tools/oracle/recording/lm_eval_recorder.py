@@ -14,6 +14,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,10 @@ from lm_eval.tasks import TaskManager
 
 from tools.oracle.corpus import read_records, write_records
 from tools.oracle.lm_eval_values import decode_documents, encode_document, encode_value, request_key
-from tools.oracle.recording.documents import DocumentsNotFound, load_local_splits
+from tools.oracle.recording.documents import DocumentsNotFound, WrittenDocuments, load_local_splits
 from tools.oracle.recording.job import RecordingJob, TaskTimeout, limit_time, match_names
 from tools.oracle.recording.responses import MAX_RESPONSES, draw_loglikelihood, draw_rolling, draw_texts
-from tools.oracle.recording.synthesis import Synthesizer, find_sources
+from tools.oracle.recording.synthesis import Synthesizer, TaskSources, find_sources
 
 _SYSTEM_INSTRUCTION = "You are a careful assistant."
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -125,6 +126,7 @@ class LmEvalRecorder:
         )
         self.root = Path(job.include_path or Path(lm_eval.__file__).parent / "tasks").resolve()
         self._source = _read_source(job)
+        self._written = WrittenDocuments(Path(job.written)) if job.written else None
         self._synthesizer = Synthesizer()
         self._splits: dict[str, Any] = {}
         self._built: list[Any] = []
@@ -188,25 +190,40 @@ class LmEvalRecorder:
             return load_local_splits(
                 self.job.data_root, task.DATASET_PATH, task.DATASET_NAME, _MAX_SPLIT_DOCUMENTS
             )
-        return self._synthesize_splits(name, task)
-
-    def _synthesize_splits(self, name: str, task: Any) -> Any:
-        config = dict(vars(getattr(task, "_config", None) or task.config))
-        path = self.root / self._find_yaml(name) if name in self.manager.task_index else self.root
-        sources = find_sources(config, path.parent)
-        splits = sources.splits or ["train", "validation", "test"]
+        if self._written is not None:
+            return self._read_written_splits(self._written, name, task)
+        sources = self._find_sources(name, task)
         return datasets.DatasetDict(
             {
                 split: datasets.Dataset.from_list(self._synthesizer.build_rows(name, sources, split))
-                for split in splits
+                for split in sources.splits
             }
         )
+
+    def _read_written_splits(self, written: WrittenDocuments, name: str, task: Any) -> Any:
+        """Return the hand-written splits of a task; `docs` are the documents of every split."""
+        entry = written.find(name)
+        splits = entry.get("splits") or dict.fromkeys(
+            self._find_sources(name, task).splits, entry.get("docs", [])
+        )
+        return datasets.DatasetDict(
+            {
+                split: datasets.Dataset.from_list([written.read_value(document) for document in documents])
+                for split, documents in splits.items()
+            }
+        )
+
+    def _find_sources(self, name: str, task: Any) -> TaskSources:
+        config = dict(vars(getattr(task, "_config", None) or task.config))
+        path = self.root / self._find_yaml(name) if name in self.manager.task_index else self.root
+        sources = find_sources(config, path.parent)
+        return replace(sources, splits=sources.splits or ["train", "validation", "test"])
 
     # --- records -----------------------------------------------------------------------------------
 
     def record_task(self, name: str) -> list[dict[str, Any]]:
         """Record every variant of a task; the first is the default. Synthesized documents are repaired after errors."""
-        if self._source is not None or self.job.data_root:
+        if self._source is not None or self.job.data_root or self._written is not None:
             return self._record_variants(name)
         for _ in range(_MAX_REPAIRS):
             try:

@@ -20,7 +20,7 @@ from assay.tasks.files.index import IndexEntry, TaskIndex, entry_from_file
 from assay.tasks.files.task_loader import parse_group_metrics, task_from_config
 from assay.tasks.files.yaml_reader import TaskFile, merge_includes, read_task_file
 
-__all__ = ["describe_folder_of_same_name", "Selection", "select_tasks"]
+__all__ = ["Selection", "describe_folder_of_same_name", "is_task_definition", "select_tasks"]
 
 _GROUP_KEYS = frozenset(("group", "group_alias", "task", "aggregate_metric_list", "metadata"))
 
@@ -309,7 +309,7 @@ class _SelectionBuilder:
     ) -> list[str]:
         entry = self.index.entries.get(name)
         if entry is None:
-            if inline is None or len(inline) < 3:
+            if inline is None or not is_task_definition(inline):
                 raise _unknown_name_error(name, self.index, file.places.get("task", str(file.path)))
             config = {**overrides, "task": f"{parent}::{name}"}
             merged = merge_includes(TaskFile(file.path, config, file.places))
@@ -322,6 +322,11 @@ class _SelectionBuilder:
             return [self.add_task(self.index.entries[task], kept, places) for task in entry.members]
         places = {key: _find_override(file, key, inline) for key in overrides if key != "task"}
         return [self.add_task(entry, {**overrides, "task": name}, places)]
+
+
+def is_task_definition(member: Mapping[str, Any]) -> bool:
+    """Whether a member of a group defines a task, rather than naming one with an override."""
+    return "class" in member or len(member) > 2
 
 
 def _find_override(file: TaskFile, key: str, member: Mapping[str, Any] | None) -> str:

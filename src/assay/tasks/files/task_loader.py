@@ -441,13 +441,17 @@ def parse_group_metrics(
 ) -> tuple[GroupMetric, ...]:
     """Parse `aggregate_metric_list`: a list or one mapping. The dialect decides the default of `weight_by_size`.
 
+    A function as `metric` never matches the name of a metric, as in lm-eval: the group has no score for it.
+
     Raises:
         TaskError: An entry is not a mapping or has no metric.
     """
     entries = value if isinstance(value, list) else [] if value is None else [value]
     metrics = []
     for entry in entries:
-        if not isinstance(entry, Mapping) or not isinstance(entry.get("metric"), str):
+        if not isinstance(entry, Mapping) or not (
+            isinstance(entry.get("metric"), str) or callable(entry.get("metric"))
+        ):
             raise TaskError(
                 f"an entry of `aggregate_metric_list` needs a `metric`, not {entry!r:.60}",
                 where=where,
@@ -456,7 +460,7 @@ def parse_group_metrics(
         filters = entry.get("filter_list")
         metrics.append(
             GroupMetric(
-                metric=entry["metric"],
+                metric=f"!function {metric.__name__}" if callable(metric := entry["metric"]) else metric,
                 aggregation=entry.get("aggregation", "mean"),
                 weight_by_size=bool(entry.get("weight_by_size", dialect.weights_groups_by_size)),
                 filter_list=None

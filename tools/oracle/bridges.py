@@ -203,6 +203,9 @@ def _is_usable(record: Mapping[str, Any], modality: str, root: Path) -> bool:
         record.get("variant", "default") == "default"
         and not record.get("uses_global_rng")
         and all(name.startswith("$HF_HOME/") for name in _list_files(record))
+        and not any(
+            name.startswith("$HF_HOME/snap/") for name in _list_files(record)
+        )  # repositories on the Hub
         and {} not in (record.get("features_hf") or {}).values()  # Parquet has no empty structures
         and not record.get("skipped_metrics")
         and not flags

@@ -381,7 +381,7 @@ def _is_equal(one: Any, other: Any) -> bool:
         return (math.isnan(one) and math.isnan(other)) or math.isclose(
             one, other, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE
         )
-    return str(one) == str(other)
+    return one == other or str(one) == str(other)  # mappings may differ in the order of their keys
 
 
 if __name__ == "__main__":

@@ -80,8 +80,11 @@ def is_lmms_class(named: Any) -> bool:
 def open_lmms_task(
     spec: TaskSpec, rendering: RenderingOptions | None, splits: Mapping[str, Any] | None
 ) -> Task:
-    """Open the task of a YAML file with the data of its class."""
-    options = rendering or RenderingOptions()
+    """Open the task of a YAML file with the data of its class.
+
+    lmms-eval creates the object without the name of the model, so entries for a model select nothing.
+    """
+    options = replace(rendering or RenderingOptions(), model_name="")
     config = {key: value for key, value in spec.config.items() if key != "class"}
     stock = task_from_config(
         TaskFile(Path(spec.path), {**config, "dialect": "lmms_eval"}, spec.places), name=spec.name

@@ -336,6 +336,16 @@ def test_lmms_eval_class_supplies_the_data(
     assert task.target(document.fields) == target
 
 
+def test_lmms_eval_class_does_not_know_the_model(tmp_path: Path) -> None:
+    path = lmms_yaml(tmp_path, "Stock", data_files={"test": "rows.jsonl"})
+    text = path.read_text("utf-8").replace(
+        '{default: {post: "?"}}', '{default: {post: "?"}, seer: {post: "!"}}'
+    )
+    path.write_text(text, "utf-8")
+    [(_, [request])] = open_task(load_task(path), RenderingOptions(model_name="seer")).render()
+    assert request.prompt.text == "CHAD?"
+
+
 def test_error_of_an_lmms_eval_class_has_a_location(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match="the class of the task `capitals` failed: KeyError"):
         open_task(load_task(lmms_yaml(tmp_path, "Capitals")), RenderingOptions())

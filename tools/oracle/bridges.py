@@ -7,7 +7,8 @@ Run it from the root of the clone, with the Python of an environment in which th
         --harness lm_eval --model hf --model_args pretrained=CHECKPOINT,device=cpu
 
 The tasks are those of the installed harness. Their documents come from a corpus: each task gets a file that includes the
-original one and names Parquet files as its dataset.
+original one and names Parquet files as its dataset. Files that helpers open below `$HF_HOME` are written there; with
+`--videos`, the recorded placeholders are replaced by the videos of a folder, in turn.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ import math
 import multiprocessing
 import os
 import runpy
+import shutil
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from itertools import zip_longest
+from itertools import cycle, zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -37,6 +39,7 @@ __all__ = ["compare_bridge", "write_tasks"]
 _PATTERNS = {"lm_eval": "tasks-*.jsonl*", "lmms_eval": "records-*.jsonl*"}
 _OUTPUT_TYPES = ("generate_until", "multiple_choice", "loglikelihood", "loglikelihood_rolling")
 _TOLERANCE = 1e-9
+_VIDEO_SUFFIXES = frozenset({".avi", ".mkv", ".mov", ".mp4", ".webm"})
 
 
 @click.command(name="bridges")
@@ -54,6 +57,11 @@ _TOLERANCE = 1e-9
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Python file that registers the model.",
 )
+@click.option(
+    "--videos",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="lmms_eval: folder of videos that tasks get for recorded placeholders.",
+)
 @click.option("--json", "output", type=click.Path(path_type=Path), help="Write both results to this file.")
 def main(
     corpus: Path,
@@ -66,14 +74,22 @@ def main(
     modality: str,
     output_type: str | None,
     include_path: Path | None,
+    videos: Path | None,
     output: Path | None,
 ) -> None:
     """Compare a model of a harness in the harness itself and through Assay."""
     os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
     with TemporaryDirectory(prefix="assay-bridge-") as folder:
+        _set_home(Path(folder) / "hf_home")
         output_types = (output_type,) if output_type else _OUTPUT_TYPES
         names = write_tasks(
-            corpus, harness, Path(folder), count=count, modality=modality, output_types=output_types
+            corpus,
+            harness,
+            Path(folder),
+            count=count,
+            modality=modality,
+            output_types=output_types,
+            videos=videos,
         )
         options = {"model_args": model_args, "gen_kwargs": gen_kwargs, "limit": limit}
         theirs, ours = compare_bridge(harness, model, names, Path(folder), options, include_path)
@@ -92,6 +108,13 @@ def main(
         raise SystemExit(1)
 
 
+def _set_home(home: Path) -> None:
+    """Give helpers an `HF_HOME` of their own; checkpoints still come from the usual cache."""
+    before = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
+    os.environ.setdefault("HF_HUB_CACHE", str(before / "hub"))
+    os.environ["HF_HOME"] = str(home)
+
+
 def write_tasks(
     corpus: Path,
     harness: str,
@@ -100,14 +123,19 @@ def write_tasks(
     count: int,
     modality: str = "",
     output_types: Sequence[str] = _OUTPUT_TYPES,
+    videos: Path | None = None,
 ) -> list[str]:
-    """Write task files and datasets of recorded tasks, one per family; return the names of the tasks."""
+    """Write task files and datasets of recorded tasks, one per family; return the names of the tasks.
+
+    The files of their documents are written below `HF_HOME`.
+    """
     package = importlib.util.find_spec(harness)
     if package is None or package.origin is None:
         raise CorpusError(f"{harness} is not installed")
     root = Path(package.origin).parent / ("tasks" if harness == "lm_eval" else "")
     chosen = _choose_records(corpus, root, harness, modality, output_types)[:count]
     for record in chosen:
+        _write_files(record, corpus / "media", videos)
         splits = _build_splits(record, harness, corpus)
         files = {}
         for split, rows in splits.items():
@@ -127,6 +155,27 @@ def write_tasks(
         path = folder / f"bridge_{record['task']}.yaml"
         path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
     return [f"bridge_{record['task']}" for record in chosen]
+
+
+def _write_files(record: Mapping[str, Any], media: Path, videos: Path | None) -> None:
+    """Write the files that the task opens by path."""
+    found = sorted(path for path in videos.iterdir() if path.suffix in _VIDEO_SUFFIXES) if videos else []
+    turns = cycle(found)
+    for name, source in sorted(_list_files(record).items()):
+        path = Path(name.replace("$HF_HOME", os.environ["HF_HOME"]))
+        if source == "<dir>":
+            path.mkdir(parents=True, exist_ok=True)
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        is_video = Path(source).suffix in _VIDEO_SUFFIXES
+        shutil.copyfile(next(turns) if found and is_video else media / source, path)
+
+
+def _list_files(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return the files that a task opens and the paths that it passes to the model, with what they contain."""
+    visuals = [one for request in record["requests"] for one in request.get("visuals") or ()]
+    passed = {one: f"tiny{Path(one).suffix}" for one in visuals if isinstance(one, str)}
+    return {**passed, **(record.get("files") or {})}
 
 
 def _choose_records(
@@ -153,7 +202,11 @@ def _is_usable(record: Mapping[str, Any], modality: str, root: Path) -> bool:
     return (
         record.get("variant", "default") == "default"
         and not record.get("uses_global_rng")
-        and not record.get("files")
+        and all(name.startswith("$HF_HOME/") for name in _list_files(record))
+        and not any(
+            name.startswith("$HF_HOME/snap/") for name in _list_files(record)
+        )  # repositories on the Hub
+        and {} not in (record.get("features_hf") or {}).values()  # Parquet has no empty structures
         and not record.get("skipped_metrics")
         and not flags
         and bool(record.get("results"))
@@ -328,7 +381,7 @@ def _is_equal(one: Any, other: Any) -> bool:
         return (math.isnan(one) and math.isnan(other)) or math.isclose(
             one, other, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE
         )
-    return str(one) == str(other)
+    return one == other or str(one) == str(other)  # mappings may differ in the order of their keys
 
 
 if __name__ == "__main__":

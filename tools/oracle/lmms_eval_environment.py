@@ -119,6 +119,7 @@ class RecordingEnvironment:
             import huggingface_hub
         except ModuleNotFoundError:
             return
+        self._patch(huggingface_hub.constants, "HF_HOME", str(self.home))  # read at import
         self._patch(huggingface_hub, "snapshot_download", self._create_snapshot)
         download = huggingface_hub.hf_hub_download
         self._patch(

@@ -14,6 +14,7 @@ __all__ = [
     "GeneratorStates",
     "LoadingRandomState",
     "TaskRandomState",
+    "draw_names",
     "seed_global_generators",
 ]
 
@@ -23,6 +24,14 @@ GeneratorStates = tuple[Any, Any]
 
 LOOKUPS_BEFORE_PROMPTS = 3
 """How often lm-eval looks up the name of a task that is alone in its run, between its loading and its first prompt."""
+
+_NAME_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+def draw_names(count: int) -> None:
+    """Draw from the global generator as lm-eval does when it looks up the names of tasks: eight characters each time."""
+    for _ in range(count):
+        random.choices(_NAME_LETTERS, k=8)
 
 
 def seed_global_generators(seed: tuple[int | None, ...]) -> None:
@@ -53,10 +62,8 @@ class LoadingRandomState:
     """The global generators while the tasks of a run load, one after the other, as in lm-eval.
 
     lm-eval seeds the generators once. The code of a task draws where that of the task before it stopped. lm-eval itself
-    draws eight characters each time it looks up the name of a task.
+    draws each time it looks up the name of a task.
     """
-
-    _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
     def __init__(self, seed: tuple[int | None, ...]) -> None:
         self._seed = seed
@@ -68,8 +75,7 @@ class LoadingRandomState:
             seed_global_generators(self._seed)
         else:
             set_generator_states(self._states)
-        for _ in range(names):
-            random.choices(self._LETTERS, k=8)
+        draw_names(names)
         return self.keep()
 
     def keep(self) -> GeneratorStates:

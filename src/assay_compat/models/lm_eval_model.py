@@ -15,6 +15,7 @@ from assay.core.records.documents import Document
 from assay.core.records.messages import Audio, Image, Message, Text
 from assay.core.records.requests import Generate, Likelihood, Request
 from assay.core.records.responses import LogProbability, Outcome, Response
+from assay.user_code.random_state import LOOKUPS_BEFORE_PROMPTS
 from assay_compat.models.calls import ModelCall, PartialResults, read_key, stream_calls
 from assay_compat.models.sources import ClassSource, GlobalRandomState, ObjectSource
 from assay_compat.shims.lm_eval.api.instance import Instance
@@ -45,6 +46,7 @@ class LmEvalModel:
         self._partial = PartialResults()
         self._documents: dict[tuple[str, int], Mapping[str, Any]] = {}
         self._model: Any = None
+        self._has_answered = False
         if not self._get_methods():
             raise InvalidOption(
                 f"{self.name} is not a model: it lacks all of {', '.join(_METHODS.values())}", where="model"
@@ -95,6 +97,9 @@ class LmEvalModel:
 
     async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
         """Send the requests of each kind in one call, in a thread."""
+        if not self._has_answered:
+            self._has_answered = True
+            self._random.draw_names(LOOKUPS_BEFORE_PROMPTS * len({request.task for request in window}))
         kinds: dict[type[Request], list[Request]] = {}
         for request in window:
             kinds.setdefault(type(request), []).append(request)

@@ -16,6 +16,7 @@ from typing import Any
 
 from assay.core.errors import InvalidOption, MissingPackage
 from assay.models.file_digests import hash_file, hash_folder
+from assay.user_code.random_state import draw_names
 
 __all__ = ["ClassSource", "GlobalRandomState", "ObjectSource"]
 
@@ -52,6 +53,12 @@ class GlobalRandomState:
         finally:
             self._states = _read_states()
             _write_states(before)
+
+    def draw_names(self, count: int) -> None:
+        """Draw as the harness does when it looks up the names of tasks, before its first request."""
+        if self._seeds is not None:
+            with self.apply():
+                draw_names(count)
 
     def _seed(self) -> None:
         python, numpy, torch = self._seeds or (None, None, None)

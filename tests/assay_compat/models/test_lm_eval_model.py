@@ -150,14 +150,19 @@ def test_results_reported_to_the_cache_hook_survive_a_crash() -> None:
 
 
 def test_random_numbers_of_the_model_continue_from_the_seeds_of_the_run() -> None:
+    """lm-eval draws eight characters three times for each task before the first request."""
     requests = [
-        Likelihood(task="t", document=n, prompt=Prompt.of_text(f"q{n}"), continuation=" a") for n in range(2)
+        Likelihood(task=task, document=n, prompt=Prompt.of_text(f"{task}{n}"), continuation=" a")
+        for task in ("t", "u")
+        for n in range(2)
     ]
     random.seed(99)
     before = random.getstate()
     outcomes = answer(LmEvalModel(Recorder(), seeds=[0, 1234, 1234]), requests)
     assert random.getstate() == before
     sequence = random.Random(0)
+    for _ in range(3 * 2):
+        sequence.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=8)
     values = [outcome.value for outcome in outcomes.values() if isinstance(outcome, Response)]
     assert values == [LogProbability(-sequence.random(), greedy=True) for _ in requests]
 

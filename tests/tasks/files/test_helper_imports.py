@@ -1,0 +1,30 @@
+"""The packages that a helper file imports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from assay.tasks.files.helper_imports import find_missing_imports, is_installed
+
+SOURCE = """
+import json, no_package_one.part
+from no_package_two import name
+from beside import text
+from .relative import other
+try:
+    import no_package_optional
+except ImportError:
+    pass
+def function():
+    import no_package_deferred
+"""
+
+
+def test_missing_imports_have_lines_and_leave_out_optional_ones(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("text = 1\n")
+    helper = tmp_path / "utils.py"
+    helper.write_text(SOURCE)
+    assert find_missing_imports(helper) == [("no_package_one", 2), ("no_package_two", 3)]
+    helper.write_text("def broken(:\n")
+    assert find_missing_imports(helper) == []
+    assert is_installed("pytest") and is_installed("json") and not is_installed("no_package_one")

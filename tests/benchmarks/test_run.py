@@ -17,8 +17,8 @@ PROJECT = Path(__file__).parents[2]
 FOLDER = PROJECT / "benchmarks"
 PARTS = {
     "against_tree", "checkpoint_alarms", "coverage", "crossed_intervals", "decision_errors", "instant", "latency_server", "limited_server", "machine",
-    "measurements", "peers", "plots", "reference_intervals", "remote_peers", "remote_pictures", "rendering", "run", "same_model", "subsets",
-    "user_code_host",
+    "measurements", "peers", "plots", "real_losses", "reference_intervals", "remote_peers", "remote_pictures", "rendering", "run", "same_model", "subsets",
+    "user_code_host", "width_bounds",
 }  # fmt: skip
 """Modules that `make bench` does not run as benchmarks."""
 

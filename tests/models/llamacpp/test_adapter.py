@@ -173,6 +173,22 @@ def test_a_text_as_a_whole_is_as_likely_as_its_tokens_after_the_start_token(smol
 
 
 @weights
+@pytest.mark.parametrize("text", ["5 € for 🙂🙃 and 日本語", "the naïve café", "🦙"])
+def test_tokens_that_end_inside_a_character_have_log_probabilities(smollm2: OpenModel, text: str) -> None:
+    whole, first, second, rolling, all_of_it = smollm2(
+        likelihood("Note:", f" {text}."),
+        likelihood("Note:", f" {text}"),
+        likelihood(f"Note: {text}", "."),
+        RollingLikelihood(task="t", document=0, prompt=Prompt.of_text(text)),
+        likelihood("", text),
+    )
+    # the tokens of `text` are read one by one, or together as a context: llama.cpp rounds differently
+    assert total(whole) == pytest.approx(total(first) + total(second), rel=2e-3)
+    assert total(rolling) == pytest.approx(total(all_of_it), abs=1e-9)
+    assert -20 * len(text.encode()) < total(first) < 0
+
+
+@weights
 def test_a_text_longer_than_the_context_is_scored_in_windows(smollm2: OpenModel) -> None:
     outcome = smollm2(RollingLikelihood(task="t", document=0, prompt=Prompt.of_text(STORY * 5)))[0]
     usage = response(outcome).usage

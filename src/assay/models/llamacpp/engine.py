@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 from assay.core.errors import DatasetError
 from assay.core.records.responses import Finish, Tokens
-from assay.models.finish_reasons import LLAMA_CPP
+from assay.models.finish_reasons import LLAMA_CPP, GenerationFailed
 from assay.models.tokens import Unanswerable, tokens_from_bytes
 
 __all__ = [
@@ -39,6 +39,9 @@ __all__ = [
 
 _FORCING_BIAS = 1e6
 """Added to the logit of a token to force it. The reported log probability is without this bias."""
+
+_CANDIDATE_COUNTS = (64, 4096, 10_000_000)
+"""Numbers of most likely tokens in which a token is searched for; the last one is larger than any vocabulary."""
 
 
 class GenerationStopped(Exception):
@@ -117,6 +120,8 @@ class LlamaCppEngine:
         self._stopped = threading.Event()
         self._slots = [_Slot(number) for number in range(options.slots)]
         self._wait_until_ready()
+        self._complete_token = (self._tokenize("\n", special=False) or [options.filler])[-1]
+        """A token that ends with a whole character."""
 
     def _wait_until_ready(self) -> None:
         """Wait for the first reply, because a server that is released while starting blocks forever."""
@@ -192,21 +197,48 @@ class LlamaCppEngine:
         steps, greedy = list[TokenStep](), True
         read = list(context)
         for token in continuation:
-            parameters = {
-                "prompt": read, "n_predict": 1, "temperature": 0.0, "samplers": ["top_k"], "top_k": 1, "n_probs": 1,
-                "logit_bias": [[token, _FORCING_BIAS]], "cache_prompt": True, "id_slot": slot,
-            }  # fmt: skip
-            reply = self.server.handle_completions(parameters)
-            self._raise_for_error(reply)
-            (step,) = reply["choices"][0]["logprobs"]["content"]
-            if step["id"] != token:
-                raise RuntimeError(
-                    f"llama.cpp generated token {step['id']} instead of the forced token {token}"
+            step = self._force_token(read, token, slot=slot)
+            if step is None:  # a part of a character
+                best, found = self._find_candidate(read, token, slot=slot)
+            elif step["id"] == token:
+                best, found = step["top_logprobs"][0], step
+            else:
+                raise GenerationFailed(
+                    f"llama.cpp generated token {step['id']} instead of the forced token {token}",
+                    kind="model error",
                 )
-            steps.append(TokenStep.from_reply(step))
-            greedy = greedy and step["top_logprobs"][0]["id"] == token
+            steps.append(TokenStep.from_reply(found))
+            greedy = greedy and best["id"] == token
             read.append(token)
         return steps, greedy
+
+    def _force_token(
+        self, read: Sequence[int], token: int, *, slot: int, candidates: int = 1
+    ) -> Mapping[str, Any] | None:
+        """Generate this token. Return what llama.cpp reports of it: None for a token that ends inside a character."""
+        parameters = {
+            "prompt": read, "n_predict": 1, "temperature": 0.0, "samplers": ["top_k"], "top_k": 1, "n_probs": candidates,
+            "logit_bias": [[token, _FORCING_BIAS]], "cache_prompt": True, "id_slot": slot,
+        }  # fmt: skip
+        reply = self.server.handle_completions(parameters)
+        self._raise_for_error(reply)
+        report = reply["choices"][0]["logprobs"]
+        return report["content"][0] if report and report["content"] else None
+
+    def _find_candidate(
+        self, read: Sequence[int], token: int, *, slot: int
+    ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Return the most likely token and this token as candidates for the next one.
+
+        Another token is generated, because llama.cpp reports candidates only for tokens that end with a whole character.
+        """
+        for count in _CANDIDATE_COUNTS:
+            step = self._force_token(read, self._complete_token, slot=slot, candidates=count)
+            candidates: Sequence[Mapping[str, Any]] = step["top_logprobs"] if step is not None else ()
+            for candidate in candidates:
+                if candidate["id"] == token:
+                    return candidates[0], candidate
+        raise GenerationFailed(f"llama.cpp reports no log probability of token {token}", kind="model error")
 
     def reset_slot(self, number: int) -> None:
         """Forget what a slot has cached. Needed after a direct call of the server."""
@@ -256,7 +288,7 @@ class LlamaCppEngine:
             message = str(error.get("message", error) if isinstance(error, dict) else error)
             if isinstance(error, dict) and int(error.get("code", 500)) < 500:
                 raise Unanswerable(message)
-            raise RuntimeError(f"llama.cpp failed: {message}")
+            raise GenerationFailed(f"llama.cpp failed: {message}", kind="model error")
 
     def _tokenize(self, text: str, special: bool) -> list[int]:
         parameters = json.dumps({"content": text, "add_special": special, "parse_special": True})

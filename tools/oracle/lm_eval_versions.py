@@ -17,7 +17,6 @@ from tools.oracle.corpus import CorpusError
 __all__ = ["apply_version"]
 
 
-@FILTERS.register("strip_left")
 class StripLeft:
     """Strip white space at the start: `remove_whitespace` of lm_eval 0.4.4 to 0.4.9.1."""
 
@@ -41,6 +40,7 @@ def apply_version(version: str) -> None:
         _replace(Dialect, "default_generation", lambda dialect, until: {"until": until, **defaults})
         _replace(Dialect, "may_draw_fewer_examples", property(lambda dialect: True))
     if release < (0, 4, 9, 2):
+        FILTERS.register("strip_left")(StripLeft)
         stripped = "strip_left" if release >= (0, 4, 4) else "remove_leading_space"
         _replace(Dialect, "resolve_filter", _rename_filter({"remove_whitespace": stripped}))
     if release < (0, 4, 4):

@@ -128,7 +128,8 @@ STAND_INS = {
     "sleep": "exec /bin/sleep 0.02",
     "assay": (
         "trap 'kill $!; echo stopped >>\"$LOG\"; exit 143' TERM\n"
-        'printf "assay" >>"$LOG"; printf " [%s]" "$@" >>"$LOG"; echo >>"$LOG"\n'
+        # in one write, which the builtin `printf` of bash does not do: `ray` writes at the same time
+        'env printf "assay%s\\n" "$(printf " [%s]" "$@")" >>"$LOG"\n'
         'until grep -q -- "${AFTER:-assay}" "$LOG"; do /bin/sleep 0.01; done\n'
         'if [ -n "${WAITS:-}" ]; then /bin/sleep 30 & wait $!; fi\nexit "${CODE:-0}"'
     ),

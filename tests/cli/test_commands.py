@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -15,7 +16,7 @@ from tests.dialogues import write_guessing
 from tests.making import Function, write_choices, write_task
 
 from assay import models
-from assay.cli.app import COMMANDS
+from assay.cli.app import COMMANDS, run_command_line
 from assay.models.embedded.adapter import EmbeddedModel
 
 QUICKSTART = ["addition", "copy", "facts", "shapes", "stories", "vote"]
@@ -436,3 +437,49 @@ def test_options_that_reach_no_prompt_are_noted(workspace: Path, assay_command: 
     said = "sums: chat models get only the media and the question, so --num_fewshot has no effect"
     assert said in "".join(assay_command("plan", str(path), "--num_fewshot", "2")[1:])
     assert "changes nothing" not in "".join(assay_command("plan", str(path))[1:])
+
+
+# --- closed output -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["version"], ["ls", "metrics"]])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_command_ends_quietly_if_nothing_reads_its_output(
+    workspace: Path, arguments: list[str], unbuffered: str
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(
+        [sys.executable, "-c", "from assay.cli import main; main()", *arguments],
+        stdout=writer, stderr=subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": unbuffered}, check=False,
+    )  # fmt: skip
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (1, b"")
+
+
+def test_a_closed_output_leaves_the_streams_of_the_process_as_they_were(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    error_stream = sys.stderr
+    with os.fdopen(writer, "wb", buffering=0) as raw:
+        output = io.TextIOWrapper(raw, write_through=True)
+        monkeypatch.setattr(sys, "stdout", output)
+        code = run_command_line(["ls", "metrics"])
+        assert sys.stdout is output
+        monkeypatch.undo()
+        output.detach()
+    assert code == 1
+    assert sys.stderr is error_stream and not error_stream.closed
+
+
+def test_a_broken_pipe_that_is_not_the_output_is_an_error(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def break_pipe() -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr("assay.cli.version.command.callback", break_pipe)
+    with pytest.raises(RuntimeError, match="pipe"):
+        run_command_line(["version"])

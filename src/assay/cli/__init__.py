@@ -16,8 +16,27 @@ def main(arguments: list[str] | None = None) -> None:
 
     sys.excepthook = _print_crash
     code = run_command_line(sys.argv[1:] if arguments is None else arguments)
+    _discard_output_without_reader()
     _force_exit_if_threads_hang(code)
     sys.exit(code)
+
+
+def _discard_output_without_reader() -> None:
+    """Write what is left of the output to the null device if its reader has ended, as `head` does after its lines.
+
+    Otherwise Python reports a broken pipe when it writes the rest at exit.
+    """
+    import os
+
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            null_device = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null_device, stream.fileno())
+            os.close(null_device)
+        except ValueError:
+            pass  # the stream is closed
 
 
 def _print_crash(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import select
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -65,8 +67,41 @@ Examples:
 """
 
 
+class _OutputClosed(Exception):
+    """The program that reads the output has ended, as `head` does after its lines."""
+
+
+@contextmanager
+def _end_if_output_is_closed() -> Iterator[None]:
+    """Raise `_OutputClosed` if the pipe to the reader is broken; click would replace the streams of the calling process."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        if any(map(_has_lost_reader, (sys.stdout, sys.stderr))):
+            raise _OutputClosed from error
+        raise RuntimeError("a pipe of the command broke") from error  # click would exit without a message
+
+
+def _has_lost_reader(stream: TextIO) -> bool:
+    try:
+        descriptor = stream.fileno()
+    except (OSError, ValueError):
+        return False
+    poll = select.poll()
+    poll.register(descriptor, 0)  # errors and hang-ups are always reported
+    return bool(poll.poll(0))
+
+
 class _LazyGroup(click.Group):
     """A command group that imports a command when it is called."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        with _end_if_output_is_closed():
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, context: click.Context) -> Any:
+        with _end_if_output_is_closed():
+            return super().invoke(context)
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -141,8 +176,7 @@ def run_command_line(arguments: list[str]) -> int:
     except click.ClickException as error:
         print_usage_error(error, arguments)
         return 2
-    except BrokenPipeError:
-        sys.stderr.close()
+    except _OutputClosed:
         return 1
 
 

@@ -126,6 +126,30 @@ def test_a_dictionary_has_the_keys_of_a_task_file() -> None:
     assert read_scores(assay.run(model=recite, tasks=[config])) == {"is_inside": pytest.approx(2 / 3)}
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"data_files": {"test": "data/a.jsonl"}},
+        {"data_files": {"test": ["data/a.jsonl"]}},
+        {"data_files": {"test": "data/*.jsonl"}},
+        {"data_files": {"test": "a.jsonl"}, "data_dir": "data"},
+        {"data_dir": "data"},
+    ],
+)
+def test_a_dictionary_finds_the_data_beside_the_task_file_that_it_includes(
+    workspace: Path, arguments: dict[str, Any]
+) -> None:
+    pytest.importorskip("datasets")
+    (workspace / "included" / "data").mkdir(parents=True)
+    (workspace / "included" / "data" / "a.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
+    keys = {"dataset_path": "json", "doc_to_text": "{{country}}", "doc_to_target": "capital"}
+    split = {"test_split": "test" if "data_files" in arguments else "train"}
+    file = workspace / "included" / "capitals.yaml"
+    file.write_text(json.dumps({"task": "capitals", "dataset_kwargs": arguments, **keys, **split}))
+    run = assay.run(model="dummy", tasks=[{"task": "mine", "include": str(file)}])
+    assert run.outcomes("mine") == {"scored": len(ROWS)}
+
+
 @pytest.mark.usefixtures("workspace")
 def test_a_dictionary_overrides_a_known_task() -> None:
     plain, changed = (

@@ -249,16 +249,27 @@ def _copy_included_data(include: Any, folder: Path) -> None:
     for name in include if isinstance(include, list) else [include]:
         included = read_task_file(Path(name))
         arguments = included.config.get("dataset_kwargs")
-        data_files = arguments.get("data_files") if isinstance(arguments, Mapping) else None
-        listed = list(data_files.values()) if isinstance(data_files, Mapping) else [data_files]
-        for entry in listed:
-            for path in entry if isinstance(entry, list) else [entry]:
-                if not isinstance(path, str) or Path(path).is_absolute():
-                    continue
-                source, target = included.path.parent / path, folder / path
-                if source.is_file() and target.resolve().is_relative_to(folder.resolve()):
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copyfile(source, target)
+        if not isinstance(arguments, Mapping):
+            continue
+        data_dir = arguments.get("data_dir")
+        data_files = arguments.get("data_files", "**/*" if data_dir else [])
+        for entry in data_files.values() if isinstance(data_files, Mapping) else [data_files]:
+            for pattern in entry if isinstance(entry, list) else [entry]:
+                _copy_matches(included.path.parent, Path(data_dir or ".", str(pattern)), folder)
+
+
+def _copy_matches(source: Path, pattern: Path, folder: Path) -> None:
+    """Copy the files inside `source` that match a relative pattern to the same place inside `folder`."""
+    if pattern.is_absolute() or ".." in pattern.parts or "://" in str(pattern):
+        return
+    try:
+        found = [file for file in source.glob(str(pattern)) if file.is_file()]
+    except (OSError, ValueError, NotImplementedError):  # not a valid pattern
+        return
+    for file in found:
+        target = folder / file.relative_to(source)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, target)
 
 
 # --- functions and YAML ----------------------------------------------------------------------------

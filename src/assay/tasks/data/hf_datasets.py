@@ -45,6 +45,12 @@ def load_hf_dataset(spec: TaskSpec, *, data_root: str | None, trust_remote_code:
         prepare_media(spec, local)
         try:
             loaded = _load_dataset(datasets, spec, str(local or path), trust_remote_code)
+        except StopIteration:
+            raise DatasetError(
+                "no file matches `data_files`, or the files are empty",
+                where=spec.place("dataset_kwargs"),
+                hint=f"paths are relative to {Path(spec.path).parent}",
+            ) from None
         except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
             raise _load_error(spec, error) from None
     return _keep_downloaded_videos(spec, loaded) if spec.dataset_kwargs.get("From_YouTube") else loaded

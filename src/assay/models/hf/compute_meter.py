@@ -30,7 +30,9 @@ class TorchComputeMeter:
         self._tokens = 0
         self._seconds = read_model_seconds()
         self.limits = _find_limits(model)
-        self._hook = model.register_forward_pre_hook(self._count, with_kwargs=True)
+        base = model.get_base_model() if hasattr(model, "get_base_model") else model
+        # not the model itself: the layers are also called without the output layer
+        self._hook = base.base_model.register_forward_pre_hook(self._count, with_kwargs=True)
         self._reset_peak()
 
     def _count(self, module: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> None:

@@ -125,6 +125,11 @@ def test_models_without_prefix_sharing_are_detected(kind: str, expected: bool) -
     assert can_share_prefixes(ModelRunner(load(kind)), 512) is expected
 
 
+def test_mixed_precision_shares_prefixes() -> None:
+    """It rounds as the smaller type does, so its logits differ by more than those of float32."""
+    assert can_share_prefixes(ModelRunner(load("llama"), autocast_dtype=torch.bfloat16), 512)
+
+
 def test_a_sliding_window_longer_than_the_context_allows_prefix_sharing() -> None:
     from transformers import AutoModelForCausalLM
 

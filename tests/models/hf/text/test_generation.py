@@ -75,26 +75,21 @@ def test_an_end_token_ends_the_answer() -> None:
     assert all("</s>" not in str(one.value) for one in ended)
 
 
-def test_greedy_repeats_are_generated_once_and_sampled_ones_share_their_prompt(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from assay.models.hf.prefix_sharing.model_runner import ModelRunner
-
+def test_greedy_repeats_are_generated_once_and_sampled_ones_share_their_prompt() -> None:
     passes: list[tuple[int, int]] = []
-    forward = ModelRunner.forward
 
-    def count_pass(self: ModelRunner, **inputs: Any) -> Any:
+    def count_pass(layers: Any, arguments: Any, inputs: Any) -> None:
         passes.append(tuple(inputs["input_ids"].shape))
-        return forward(self, **inputs)
 
     def generate_repeats(**settings: Any) -> list[str]:
         model = HfModel(pretrained=str(tiny_checkpoint()), batch_size=8)
-        model.backend.load()
+        backend: Any = model.backend
+        backend.load()
+        backend.engine.model.base_model.register_forward_pre_hook(count_pass, with_kwargs=True)
         passes.clear()
         requests = [generate(PROMPTS[0], repeat=repeat, **settings) for repeat in range(6)]
         return texts(ask(tiny_checkpoint(), requests, model=model))
 
-    monkeypatch.setattr(ModelRunner, "forward", count_pass)
     assert len(set(generate_repeats())) == 1
     assert passes[1:] == [(1, 1)] * 11  # twelve tokens: the first from the prompt, then one row, step by step
     assert len(set(generate_repeats(do_sample=True, temperature=1.0))) > 1

@@ -55,6 +55,14 @@ def attach_blocks(mask: Any, blocks: Sequence[AttentionBlock]) -> None:
         return torch.cat([rows[..., low:high] for low, high in block.spans], -1)
 
     mask.assay_blocks = [(block, cut_mask(block)) for block in blocks]
+    for _, own in mask.assay_blocks:
+        own.assay_first_masked = _find_first_masked(own)
+
+
+def _find_first_masked(mask: Any) -> int:
+    """Return the first key that some token does not attend to. Most keys, those of the past, come before it."""
+    masked = (mask != 0).flatten(0, -2).any(0).nonzero()
+    return int(masked[0]) if len(masked) else int(mask.shape[-1])
 
 
 def _compute_attention(
@@ -106,6 +114,7 @@ def _can_use_onednn(query: Any, dropout: float) -> bool:
         and query.shape[0] == 1
         and not dropout
         and not torch.is_grad_enabled()
+        and not torch.is_autocast_enabled("cpu")  # the values would have another type than the query
     )
 
 
@@ -116,10 +125,12 @@ def _attend_with_onednn(
     heads, tokens, size = query.shape[1:]
     shared = heads // keys.shape[1]
     query = query[0] * (size**-0.5 if scale is None else scale)
+    first = mask.assay_first_masked
+    partial_mask = mask[0, ..., first:]
     for number in range(keys.shape[1]):
         own = slice(number * shared, (number + 1) * shared)
         scores = multiply_transposed(query[own].reshape(shared * tokens, size), keys[0, number])
-        scores.view(shared, tokens, -1).add_(mask[0])
+        scores.view(shared, tokens, -1)[..., first:].add_(partial_mask)
         weights = scores.softmax(-1)
         attended = multiply_transposed(weights, values[0, number].t())
         output[0, :, own] = attended.view(shared, tokens, -1).transpose(0, 1)

@@ -62,10 +62,11 @@ def _matches_unshared_logits(runner: ModelRunner, vocabulary: int) -> bool:
         ends: dict[int, Any] = {}
         plan = PassPlan(tree, lambda node: np.arange(len(node.tokens)), runner)
         for _, computed in run_passes(PassPrefetcher(plan, BatchBudget(size)), runner):
+            logits = runner.compute_logits(computed.states)
             for part in computed.slices:
                 row = computed.rows[part.offset + part.high - part.low - 1]
                 if part.high == len(part.node.tokens) and row >= 0:
-                    ends |= dict.fromkeys(part.node.ends, computed.logits[row].float())
+                    ends |= dict.fromkeys(part.node.ends, logits[row].float())
         if any(float((ends[at] - unshared[at][-1]).abs().max()) > tolerance for at in range(len(sequences))):
             return False
     prompts = sorted(

@@ -22,6 +22,11 @@ __all__ = ["ModelRunner", "PassResult", "PreparedPass"]
 _BLOCK_TOKENS = 64
 """Tokens per block of block attention on a CPU."""
 
+_MAX_LOGITS_ON_CPU = 6 << 20
+"""Logits computed at once. From 32 MB on, the memory allocator of Linux returns memory after every use."""
+
+_MAX_LOGITS_ON_GPU = 1 << 26
+
 
 @dataclass(frozen=True, slots=True)
 class PreparedPass:
@@ -45,7 +50,9 @@ class PassResult:
 
     slices: Sequence[NodeSlice]
     rows: NDArray[np.int64]
-    logits: Any
+    states: Any
+    """What `ModelRunner.compute_logits` needs, one row per wanted token."""
+
     past: SequenceCache | None
     """The KV cache of the past and the new tokens; None unless requested."""
 
@@ -60,12 +67,43 @@ class ModelRunner:
         self.model = model
         base = model.get_base_model() if hasattr(model, "get_base_model") else model
         self.device = model.get_input_embeddings().weight.device
-        self.dtype = model.dtype
+        self.dtype = autocast_dtype or model.dtype
         self._autocast_dtype = autocast_dtype
         self._uses_block_attention = block_attention and enable_block_attention(model)
         self._takes_logits_to_keep = "logits_to_keep" in inspect.signature(base.forward).parameters
+        self._layers: Any = None
+        self._head: Any = None
+        """The output layer, if it is computed apart from the other layers."""
+
+        self._vocabulary = 0
+
         self.model_seconds = 0.0
         self.interrupted = False
+
+    @property
+    def separates_head(self) -> bool:
+        """Whether `run` leaves out the output layer, so that a caller can compute few logits at a time."""
+        return self._head is not None
+
+    def separate_head(self) -> None:
+        """Leave out the output layer in `run`, if the model returns the output of this layer unchanged.
+
+        Some models scale or cap it.
+        """
+        import torch
+
+        base = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
+        layers, head = getattr(base, "base_model", None), base.get_output_embeddings()
+        if layers is None or layers is base or head is None:
+            return
+        inputs = {"input_ids": torch.arange(1, 9, device=self.device)[None], "use_cache": False}
+        try:
+            expected = self._call(self.model, **inputs).logits
+            found = self._call(head, self._call(layers, **inputs).last_hidden_state)
+        except (RuntimeError, TypeError, ValueError, AttributeError):
+            return
+        if found.dtype == expected.dtype and torch.equal(found, expected):
+            self._layers, self._head, self._vocabulary = layers, head, expected.shape[-1]
 
     def prepare(
         self, slices: Sequence[NodeSlice], wanted: NDArray[np.int64], past_length: int
@@ -92,32 +130,54 @@ class ModelRunner:
         """Compute a prepared pass."""
         with self.count_model_time():
             cache = make_cache(past) if keep_cache or past else None
-        output = self.forward(
-            input_ids=prepared.tokens,
-            attention_mask=prepared.mask,
-            position_ids=prepared.positions,
-            past_key_values=cache,
-            use_cache=cache is not None,
-            wanted=prepared.wanted,
-        )
+        inputs = {
+            "input_ids": prepared.tokens,
+            "attention_mask": prepared.mask,
+            "position_ids": prepared.positions,
+            "past_key_values": cache,
+            "use_cache": cache is not None,
+        }
+        if self._head is None:
+            states = self.forward(wanted=prepared.wanted, **inputs).logits[0]
+        else:
+            states = self._select(self._call(self._layers, **inputs).last_hidden_state, prepared.wanted)[0]
         past_length = past.length if past else 0
         return PassResult(
-            prepared.slices,
-            prepared.rows,
-            output.logits[0],
-            read_cache(cache) if keep_cache else None,
-            past_length,
+            prepared.slices, prepared.rows, states, read_cache(cache) if keep_cache else None, past_length
         )
+
+    def compute_logits(self, states: Any) -> Any:
+        """Return the logits of some rows of `PassResult.states`."""
+        return states if self._head is None else self._call(self._head, states)
+
+    def compute_logits_in_parts(self, states: Any) -> Iterator[tuple[int, Any]]:
+        """Yield the logits of some rows at a time, with the number of the first one."""
+        if self._head is None:
+            yield 0, states
+            return
+        size = _MAX_LOGITS_ON_CPU if self.device.type == "cpu" else _MAX_LOGITS_ON_GPU
+        step = max(1, size // self._vocabulary)
+        for first in range(0, len(states), step):
+            yield first, self.compute_logits(states[first : first + step])
 
     def forward(self, *, wanted: NDArray[np.int64] | None = None, **inputs: Any) -> Any:
         """Call the model. `wanted`: the positions whose logits are needed, by default all."""
         import torch
 
-        self.raise_if_interrupted()
         if wanted is not None and self._takes_logits_to_keep:
             # an empty selection would mean all positions, so one row is computed and ignored
             positions = torch.from_numpy(wanted).to(self.device) if len(wanted) else 1
             inputs["logits_to_keep"] = positions
+        output = self._call(self.model, **inputs)
+        if wanted is not None and not self._takes_logits_to_keep:
+            with self.count_model_time():
+                output.logits = self._select(output.logits, wanted)
+        return output
+
+    def _call(self, module: Any, *states: Any, **inputs: Any) -> Any:
+        import torch
+
+        self.raise_if_interrupted()
         with (
             self.count_model_time(),
             torch.inference_mode(),
@@ -125,10 +185,13 @@ class ModelRunner:
                 self.device.type, dtype=self._autocast_dtype, enabled=self._autocast_dtype is not None
             ),
         ):
-            output = self.model(**inputs)
-            if wanted is not None and not self._takes_logits_to_keep:
-                output.logits = output.logits[:, torch.from_numpy(wanted).to(self.device)]
-        return output
+            return module(*states, **inputs)
+
+    def _select(self, states: Any, positions: NDArray[np.int64]) -> Any:
+        import torch
+
+        with torch.inference_mode():
+            return states[:, torch.from_numpy(positions).to(self.device)]
 
     @contextmanager
     def count_model_time(self) -> Iterator[None]:
@@ -150,9 +213,8 @@ class ModelRunner:
 
         if is_chain(slices) and not self._uses_block_attention:
             return None
-        dtype = self._autocast_dtype or self.dtype
-        numbers = build_mask(slices, past_length, torch.finfo(dtype).min)
-        mask = torch.from_numpy(numbers).to(self.device, dtype)[None, None]
+        numbers = build_mask(slices, past_length, torch.finfo(self.dtype).min)
+        mask = torch.from_numpy(numbers).to(self.device, self.dtype)[None, None]
         if self._uses_block_attention:
             attach_blocks(mask, split_into_blocks(slices, numbers, _BLOCK_TOKENS))
         return mask

@@ -43,6 +43,7 @@ def plan_prefill(
 def prefill_prompts(passes: PassPrefetcher, runner: ModelRunner) -> Iterator[PrefilledPrompt]:
     """Compute prompts and yield each as soon as it is complete."""
     for _, computed in run_passes(passes, runner, keep_cache=True):
+        logits = runner.compute_logits(computed.states)
         for number, part in enumerate(computed.slices):
             if not part.node.ends or part.high != len(part.node.tokens):
                 continue
@@ -52,7 +53,7 @@ def prefill_prompts(passes: PassPrefetcher, runner: ModelRunner) -> Iterator[Pre
             with runner.count_model_time():
                 past = _select_path_cache(computed, number, runner.device)
             for job in part.node.ends:
-                yield PrefilledPrompt(job, past, computed.logits[row])
+                yield PrefilledPrompt(job, past, logits[row])
 
 
 def _select_path_cache(computed: PassResult, number: int, device: Any) -> SequenceCache:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -89,6 +90,8 @@ class TextEngine:
             and not isinstance(self.model, ForeignModel)
             and can_share_prefixes(self._runner, self.max_length)
         )
+        if self.shares_prefixes:
+            self._runner.separate_head()
         on_gpu = self._runner.device.type != "cpu"
         batch = arguments.batch_size
         usual = 4096 if on_gpu else 512
@@ -113,7 +116,8 @@ class TextEngine:
         """Plan the passes of `score` in advance, while the model computes something else."""
         if not pairs or not self.shares_prefixes:
             return None
-        return plan_scoring(pairs, self._runner, self._token_budget, max_logit_rows=self._logit_rows)
+        max_logit_rows = sys.maxsize if self._runner.separates_head else self._logit_rows
+        return plan_scoring(pairs, self._runner, self._token_budget, max_logit_rows=max_logit_rows)
 
     def score(
         self, pairs: Sequence[Pair], passes: Any, on_tokens: TokenCallback | None = None

@@ -74,10 +74,7 @@ def score_shared(
         pair_indexes, logit_rows, targets = planned.annotation
         if not len(pair_indexes):
             continue
-        with runner.count_model_time():
-            log_probabilities, best = read_log_probabilities(
-                computed.logits, logit_rows, targets, softmax_dtype
-            )
+        log_probabilities, best = _score_tokens(runner, computed.states, logit_rows, targets, softmax_dtype)
         if on_tokens is not None:
             on_tokens(pair_indexes, log_probabilities)
         del planned, computed
@@ -86,6 +83,25 @@ def score_shared(
         np.subtract.at(missing, pair_indexes, 1)
         for index in np.unique(pair_indexes[missing[pair_indexes] == 0]).tolist():
             yield index, float(totals[index]), bool(greedy[index])
+
+
+def _score_tokens(
+    runner: ModelRunner,
+    states: Any,
+    rows: NDArray[np.int64],
+    targets: NDArray[np.int64],
+    softmax_dtype: Any,
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return the log probabilities of target tokens after a pass, and whether each is the most likely token."""
+    log_probabilities = np.empty(len(rows))
+    best = np.empty(len(rows), dtype=bool)
+    for first, logits in runner.compute_logits_in_parts(states):
+        inside = np.flatnonzero((rows >= first) & (rows < first + len(logits)))
+        with runner.count_model_time():
+            log_probabilities[inside], best[inside] = read_log_probabilities(
+                logits, rows[inside] - first, targets[inside], softmax_dtype
+            )
+    return log_probabilities, best
 
 
 def _collect_targets(tree: Node, pairs: Sequence[Pair]) -> _Targets:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NoReturn
 
 from jinja2 import Template, TemplateError
@@ -84,6 +85,7 @@ class ChatTemplate:
             raise Unanswerable(f"chat template error: {error}") from None
 
 
+@lru_cache(maxsize=16)
 def supports_system_message(source: str) -> bool:
     """Return whether a template renders system messages; True if that cannot be determined without the tokenizer.
 
@@ -98,6 +100,7 @@ def supports_system_message(source: str) -> bool:
     return template.supports_system_message
 
 
+@lru_cache(maxsize=16)
 def _compile(source: str) -> Template:
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]

@@ -427,3 +427,16 @@ def test_a_group_defined_in_place_may_have_the_name_of_a_tag(
     selection = chosen("g")
     assert selection.leaves("g") == ["a", "b"]
     assert list(selection.groups) == ["g::small", "g"]
+
+
+def test_a_group_file_without_members_leaves_its_name_to_the_tag(write: Write, chosen: Chosen) -> None:
+    write("tasks/small.yaml", "group: small\naggregate_metric_list: [{metric: acc}]\n")
+    write("tasks/g.yaml", "group: g\ntask: [small]\n")
+    assert chosen("small").requested == ["a", "b"]
+    assert chosen("g").leaves("g") == ["a", "b"]
+
+
+def test_a_task_file_may_begin_with_a_byte_order_mark(write: Write, chosen: Chosen) -> None:
+    write("tasks/_base_yaml", LEAST)
+    write("tasks/marked.yaml", b"\xef\xbb\xbftask: marked\ninclude: _base_yaml\n")
+    assert chosen("marked").tasks["marked"].test_split == "test"

@@ -62,7 +62,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "use_prompt": (
             TEXT,
-            "A prompt by name: `promptsource:NAME` (`ASSAY_PROMPTSOURCE` names a checkout of promptsource) or `FILE.yaml:NAME`.",
+            "A prompt by name: `promptsource:NAME` (`ASSAY_PROMPTSOURCE` names the source of promptsource) or `FILE.yaml:NAME`. In a member of a group, a pattern (`promptsource:*`) makes a task of every prompt.",
         ),
         "num_fewshot": (BOTH, "The number of few-shot examples."),
         "fewshot_config": (

@@ -3,7 +3,7 @@
 `HarnessFinder` resolves `lm_eval.*` and `lmms_eval.*`: first the shims in `shims/`, then task trees
 (`lm_eval.tasks.x.utils`), then the installed package. If the package is installed, a name that a shim lacks comes from
 the module of the package, which is loaded then: its model classes find everything they import. `ThirdPartyFinder`
-resolves names that task helpers import from `evaluate` and `transformers` if those packages lack them.
+resolves names that task helpers import from `evaluate`, `transformers` and `datasets` if those packages lack them.
 """
 
 from __future__ import annotations
@@ -208,11 +208,15 @@ class ThirdPartyFinder:
 
     @contextmanager
     def loading(self, path: Path) -> Iterator[None]:
-        """Make the SQuAD functions of transformers importable while a helper file that uses them is loaded.
+        """Make what a helper file imports available while it is loaded: the SQuAD functions of transformers, and
+        `load_metric` of datasets before 3.
 
-        Only during the load, so that transformers otherwise still appears to be missing.
+        The functions only during the load, so that transformers otherwise still appears to be missing.
         """
-        uses_squad = _SQUAD.encode() in path.read_bytes()
+        source = path.read_bytes()
+        if b"load_metric" in source and b"datasets" in source:
+            _provide_load_metric()
+        uses_squad = _SQUAD.encode() in source
         self._open_loads += uses_squad
         try:
             yield
@@ -250,6 +254,22 @@ class ThirdPartyFinder:
         if PathFinder.find_spec("transformers") is None:
             for name in (*_SQUAD_PARENTS, *_SQUAD_MODULES):
                 sys.modules.pop(name, None)
+
+
+def _provide_load_metric() -> None:
+    """Give `datasets` the function `load_metric`, which moved to `evaluate`, if the installed version lacks it."""
+    try:
+        import datasets
+    except ModuleNotFoundError:  # the helper file reports it
+        return
+    if not hasattr(datasets, "load_metric"):
+        datasets.load_metric = _load_metric
+
+
+def _load_metric(path: str, config_name: str | None = None, *arguments: Any, **keywords: Any) -> Any:
+    import evaluate
+
+    return evaluate.load(path, config_name, *arguments, **keywords)
 
 
 class _EvaluateLoader(Loader):

@@ -272,6 +272,29 @@ def test_shim_is_loaded_only_for_helpers_that_use_it(tmp_path: Path) -> None:
     assert finder.find_spec("json") is None
 
 
+# --- datasets ---------------------------------------------------------------------------------------
+
+LOAD_METRIC = "from datasets import load_metric\n\ndef f1(): return load_metric('squad_v2').name\n"
+
+
+def test_load_metric_of_older_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets = ModuleType("datasets")
+    monkeypatch.setitem(sys.modules, "datasets", datasets)
+    load_module(helper(tmp_path, "import datasets\n"))
+    assert not hasattr(datasets, "load_metric")
+    assert load_module(helper(tmp_path, LOAD_METRIC)).f1() == "squad_v2"
+    datasets.load_metric = own = lambda name: None  # type: ignore[attr-defined]
+    load_module(helper(tmp_path, LOAD_METRIC + "# changed\n"))
+    assert datasets.load_metric is own, "an older version has its own"
+
+
+def test_load_metric_without_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    helper(tmp_path, LOAD_METRIC)
+    with pytest.raises(MissingPackage, match="datasets"):
+        HelperFunction("utils.f1", tmp_path, "t.yaml:1").load()
+
+
 def test_import_of_assay_loads_no_shims() -> None:
     code = "import assay, sys; print([name for name in sys.modules if name.startswith(('lm_eval', 'assay_compat', 'evaluate'))])"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

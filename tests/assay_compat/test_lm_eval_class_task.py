@@ -17,6 +17,8 @@ from assay.core.records.requests import Generate, Likelihood, Request
 from assay.core.records.responses import LogProbability
 from assay.core.records.specs import TaskSpec
 from assay.tasks.data.rows import Rows
+from assay.tasks.files.index import TaskIndex
+from assay.tasks.files.selection import select_tasks
 from assay.tasks.files.task_loader import load_task
 from assay.tasks.task import RenderingOptions, Task, open_task
 from assay_compat.class_task_config import TaskConfig
@@ -364,3 +366,38 @@ def test_an_instance_ignores_arguments_that_older_tasks_pass_on() -> None:
         chat_template=None,
     )
     assert (made.task_name, made.doc_id, made.args) == ("t", 3, ("q", {}))
+
+
+REGISTERED = """
+    from lm_eval.api.instance import Instance
+    from lm_eval.api.metrics import mean
+    from lm_eval.api.registry import register_task
+    from lm_eval.api.task import Task
+
+    @register_task("registered")
+    class Capitals(Task):
+        VERSION = 2
+        DATASET_PATH = "capitals"
+
+        def has_validation_docs(self): return True
+        def validation_docs(self): return self.dataset["validation"]
+        def doc_to_text(self, doc): return doc["country"] + "?"
+        def doc_to_target(self, doc): return " " + doc["capital"]
+        def construct_requests(self, doc, ctx, **kwargs):
+            return Instance(request_type="loglikelihood", doc=doc, arguments=(ctx, " x"), idx=0, **kwargs)
+        def process_results(self, doc, results): return {"acc": results[0][0]}
+        def aggregation(self): return {"acc": mean}
+        def higher_is_better(self): return {"acc": True}
+"""
+
+
+def test_a_registered_class_of_lm_eval_0_4_0_asks_its_requests(tmp_path: Path) -> None:
+    folder = tmp_path / "lm_eval" / "tasks"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("from lm_eval.api.registry import GROUP_REGISTRY\n")
+    (folder / "task.py").write_text(dedent(REGISTERED))
+    spec = select_tasks(["registered"], TaskIndex.build([folder])).tasks["registered"]
+    task = open_task(spec, RenderingOptions(), {"validation": Rows(CAPITALS)})
+    asked = [request for _, requests in task.render() for request in requests]
+    assert [request.prompt.text for request in asked] == [f"{row['country']}?" for row in CAPITALS]
+    assert task.spec.metadata["version"] == 2

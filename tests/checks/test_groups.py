@@ -120,3 +120,51 @@ def test_a_member_with_a_class_defines_a_task(tmp_path: Path) -> None:
     (tmp_path / "task.py").write_text("class Mine: ...\n")
     (tmp_path / "g.yaml").write_text("group: g\ntask:\n  - task: mine\n    class: !function task.Mine\n")
     assert "member" not in [kind for _, kind in list_kinds(collect_findings(tmp_path, data=False))]
+
+
+def test_a_pattern_of_prompts_is_a_task_for_each(tmp_path: Path) -> None:
+    write_choices(tmp_path, "first")
+    prompts = {
+        "one": {"doc_to_text": "{{", "doc_to_target": "x"},
+        "two": {"doc_to_text": "", "doc_to_target": "x"},
+    }
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / "p.yaml").write_text(json.dumps({"prompts": prompts}))
+    member = {
+        "include": "first.yaml",
+        "doc_to_choice": None,
+        "metric_list": [{"metric": "exact_match"}],
+        "use_prompt": "prompts/p.yaml:*",
+    }
+    (tmp_path / "g.yaml").write_text(json.dumps({"group": "g", "task": [{"task": "new", **member}]}))
+    found = [
+        finding for finding in collect_findings(tmp_path, "g", data=False) if finding.severity == "error"
+    ]
+    assert [finding.kind for finding in found] == ["template"], "of the prompt `one`"
+    (tmp_path / "prompts" / "p.yaml").unlink()
+    found = collect_findings(tmp_path, "g", data=False)
+    assert [(finding.kind, "cannot read the prompts" in finding.what) for finding in found] == [
+        ("template", True)
+    ]
+
+
+def test_a_member_that_is_a_task_may_include_a_file(tmp_path: Path) -> None:
+    write_choices(tmp_path, "first")
+    (tmp_path / "_more_yaml").write_text('doc_to_text: "{{"\n')
+    member = {"task": "first", "include": "_more_yaml"}
+    (tmp_path / "g.yaml").write_text(json.dumps({"group": "g", "task": [member]}))
+    assert ("error", "template") in list_kinds(collect_findings(tmp_path, "g", data=False))
+    (tmp_path / "_more_yaml").unlink()
+    assert list_kinds(collect_findings(tmp_path, "g", data=False)) == [("error", "yaml")]
+
+
+def test_members_of_a_folder_with_a_registry(tmp_path: Path) -> None:
+    folder = tmp_path / "lm_eval" / "tasks"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("GROUP_REGISTRY = {}\n")
+    (folder / "task.py").write_text(
+        'def register_task(name): ...\n\n\n@register_task("mine")\nclass Mine: ...\n'
+    )
+    (folder / "g.yaml").write_text("group: g\ntask: [mine, gone]\n")
+    found = [one for one in collect_findings(folder, "g", data=False) if one.kind == "member"]
+    assert [(one.severity, "without `gone`" in one.what) for one in found] == [("warning", True)]

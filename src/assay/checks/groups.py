@@ -13,7 +13,8 @@ from assay.core.errors import AssayError, UnknownName
 from assay.core.records.specs import GroupMetric
 from assay.stats.aggregations import AGGREGATIONS
 from assay.tasks.files.index import IndexEntry, TaskIndex
-from assay.tasks.files.selection import is_task_definition
+from assay.tasks.files.registered_tasks import find_registered_task, find_registry_folder
+from assay.tasks.files.selection import is_prompt_pattern, is_task_definition, list_prompt_tasks
 from assay.tasks.files.task_loader import TASK_KEYS, parse_group_metrics
 from assay.tasks.files.yaml_reader import TaskFile, merge_includes, read_task_file
 
@@ -116,12 +117,20 @@ class GroupWalker:
     ) -> list[CheckJob]:
         if isinstance(member, str):
             return self._walk_named_member(member, parent, file, overrides, place, None)
+        if isinstance(member, Mapping) and is_prompt_pattern(member.get("use_prompt")):
+            return self._walk_prompts(member, file, overrides)
         if not isinstance(member, Mapping) or not (member.get("group") or member.get("task")):
             where = f"{file.places.get(place, file.path)}, {place}"
             what = f"a member of the group `{parent}` must be a name or a mapping with `task` or `group`"
             self._findings.error("group", what, where)
             return []
         if "group" not in member:
+            if "include" in member and str(member["task"]) in self._index.entries:
+                try:
+                    member = merge_includes(TaskFile(file.path, member, file.places)).config
+                except AssayError as error:
+                    self._findings.add_exception("yaml", error)
+                    return []
             return self._walk_named_member(
                 str(member["task"]), parent, file, {**overrides, **member}, place, member
             )
@@ -131,6 +140,16 @@ class GroupWalker:
             return self._walk_group(f"{parent}::{name}", member, file, overrides, f"{place}.task")
         inner = {key: value for key, value in member.items() if key not in ("group", *_GROUP_KEYS)}
         return self._walk_entry(entry, parent, {**overrides, **inner})
+
+    def _walk_prompts(
+        self, member: Mapping[str, Any], file: TaskFile, overrides: Mapping[str, Any]
+    ) -> list[CheckJob]:
+        try:
+            tasks = list_prompt_tasks(member, file, overrides)
+        except AssayError as error:
+            self._findings.add_exception("template", error)
+            return []
+        return [CheckJob(name=str(task.config["task"]), source=task) for task in tasks]
 
     def _walk_named_member(
         self,
@@ -145,16 +164,23 @@ class GroupWalker:
         effective = {key: value for key, value in overrides.items() if key not in _DISPLAY_KEYS}
         if entry is not None:
             return self._walk_entry(entry, parent, effective)
+        where = f"{file.places.get(place, file.path)}, {place}"
+        if inline is None and (registry := find_registry_folder(file.path)) is not None:
+            registered = find_registered_task(name, [registry])
+            if registered is None:
+                what = f"the group `{parent}` is evaluated without `{name}`, which no file defines"
+                self._findings.warning("member", what, where)
+                return []
+            return [CheckJob(name=name, source=registered, overrides=effective)]
         if inline is None or not is_task_definition(inline):
-            where = f"{file.places.get(place, file.path)}, {place}"
             error = UnknownName.of("task", name, self._index.names(), where=where)
             self._findings.add_exception("member", error)
             return []
         config = {**overrides, "task": f"{parent}::{name}"}
         try:
             merged = merge_includes(TaskFile(file.path, config, file.places))
-        except AssayError as error:
-            self._findings.add_exception("yaml", error)
+        except AssayError as problem:
+            self._findings.add_exception("yaml", problem)
             return []
         return [CheckJob(name=f"{parent}::{name}", source=merged)]
 

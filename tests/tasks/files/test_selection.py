@@ -427,3 +427,87 @@ def test_a_group_defined_in_place_may_have_the_name_of_a_tag(
     selection = chosen("g")
     assert selection.leaves("g") == ["a", "b"]
     assert list(selection.groups) == ["g::small", "g"]
+
+
+# --- groups of older versions --------------------------------------------------------------------------
+
+
+def test_a_group_that_lists_a_task_again_with_other_settings_numbers_it(write: Write, chosen: Chosen) -> None:
+    write(
+        "tasks/g.yaml",
+        "group: g\ntask:\n"
+        "  - {task: a, doc_to_text: one}\n  - {task: a, doc_to_text: two}\n"
+        "  - {task: a, doc_to_text: two}\n  - {task: a, doc_to_text: three}\n",
+    )
+    selection = chosen("g")
+    texts = {name: spec.doc_to_text for name, spec in selection.tasks.items()}
+    assert texts == {"a": "one", "a-1": "two", "a-2": "three"}
+    assert selection.leaves("g") == ["a", "a-1", "a-2"]
+    assert chosen("a-2").tasks["a-2"].doc_to_text == "three"
+    with pytest.raises(UnknownName, match="`a-3`"):
+        chosen("a-3")
+
+
+def test_a_member_that_names_a_task_may_include_a_file(write: Write, chosen: Chosen) -> None:
+    write("tasks/_base_yaml", "doc_to_text: included\ntarget_delimiter: included\n")
+    write("tasks/g.yaml", "group: g\ntask:\n  - {task: a, include: _base_yaml, target_delimiter: own}\n")
+    spec = chosen("g").tasks["a"]
+    assert (spec.doc_to_text, spec.target_delimiter, spec.test_split) == ("included", "own", "test")
+
+
+PROMPTS = 'prompts:\n  short: {doc_to_text: "{{q}}", doc_to_target: x}\n  long: {doc_to_text: "Q: {{q}}", doc_to_target: x}\n'
+
+
+def test_a_member_with_a_pattern_of_prompts_is_a_task_for_each(write: Write, chosen: Chosen) -> None:
+    write("tasks/prompts/p.yaml", PROMPTS)
+    write("tasks/_base_yaml", "output_type: loglikelihood\ntest_split: test\n")
+    write(
+        "tasks/g.yaml",
+        "group: g\ntask:\n"
+        "  - {task: a, include: _base_yaml, dataset_path: other, use_prompt: 'prompts/p.yaml:*'}\n"
+        "  - {include: _base_yaml, dataset_path: glue, dataset_name: rte, use_prompt: 'prompts/p.yaml:s*'}\n",
+    )
+    selection = chosen("g")
+    assert list(selection.tasks) == ["a_p.yaml:long", "a_p.yaml:short", "glue_rte_p.yaml:short"]
+    spec = selection.tasks["a_p.yaml:long"]
+    assert (spec.use_prompt, spec.output_type.value, spec.dataset_path) == (
+        "prompts/p.yaml:long",
+        "generate_until",
+        "other",
+    )
+    assert spec.tags == (), "the member does not name the task `a` of the index"
+    for name in ("a_p.yaml:short", "glue_rte_p.yaml:short"):
+        assert chosen(name).requested == [name]
+
+
+@pytest.mark.parametrize(
+    ("use_prompt", "part"),
+    [("p.yaml:none*", "unknown prompt: `none*`"), ("gone.yaml:*", "cannot read the prompts in `gone.yaml`")],
+)
+def test_a_pattern_without_prompts_is_refused(
+    write: Write, chosen: Chosen, use_prompt: str, part: str
+) -> None:
+    write("tasks/prompts/p.yaml", PROMPTS)
+    write("tasks/prompts/g.yaml", f"group: g\ntask:\n  - {{dataset_path: x, use_prompt: '{use_prompt}'}}\n")
+    with pytest.raises(TaskError, match=re.escape(part)) as caught:
+        chosen("g")
+    assert caught.value.where.endswith("g.yaml:3")
+
+
+def test_a_group_in_another_folder_needs_all_its_members(write: Write, chosen: Chosen) -> None:
+    write("tasks/some.yaml", "group: some\ntask: [gone, a]\n")
+    with pytest.raises(UnknownName, match="`gone`"):
+        chosen("some")
+
+
+def test_a_group_file_without_members_leaves_its_name_to_the_tag(write: Write, chosen: Chosen) -> None:
+    write("tasks/small.yaml", "group: small\naggregate_metric_list: [{metric: acc}]\n")
+    write("tasks/g.yaml", "group: g\ntask: [small]\n")
+    assert chosen("small").requested == ["a", "b"]
+    assert chosen("g").leaves("g") == ["a", "b"]
+
+
+def test_a_task_file_may_begin_with_a_byte_order_mark(write: Write, chosen: Chosen) -> None:
+    write("tasks/_base_yaml", LEAST)
+    write("tasks/marked.yaml", b"\xef\xbb\xbftask: marked\ninclude: _base_yaml\n")
+    assert chosen("marked").tasks["marked"].test_split == "test"

@@ -10,6 +10,7 @@ import pytest
 from assay.core.errors import TaskError
 from assay.core.records.specs import TaskSpec
 from assay.tasks.data.rows import Rows
+from assay.tasks.prompts.named_prompts import list_prompts
 from assay.tasks.prompts.promptsource_templates import load_templates
 from assay.tasks.task import Task
 
@@ -63,8 +64,9 @@ def test_a_prompt_that_is_not_there_is_refused(
 
 def test_without_promptsource_the_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "promptsource", None)
-    with pytest.raises(TaskError, match="promptsource, which has no release for Python"):
+    with pytest.raises(TaskError, match="promptsource, which has no release for Python") as caught:
         make_task(tmp_path, "promptsource:GPT-3 style").question(ROWS[0])
+    assert "pip download promptsource==0.2.3" in caught.value.hint
 
 
 TEMPLATES = """
@@ -107,6 +109,15 @@ def test_templates_are_read_from_a_checkout_of_promptsource(
         make_task(tmp_path, "promptsource:GPT-4 style").question(ROWS[0])
 
 
+def test_prompts_that_match_a_pattern_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASSAY_PROMPTSOURCE", str(write_checkout(tmp_path / "promptsource-0.2.3", "nli")))
+    found = list_prompts("promptsource:*", "nli", None, folder=tmp_path)
+    assert found == ["promptsource:GPT-3 style", "promptsource:no target"]
+    assert list_prompts("promptsource:GPT*", "nli", None, folder=tmp_path) == found[:1]
+    with pytest.raises(TaskError, match="no templates for `nli`, `rte`"):
+        list_prompts("promptsource:*", "nli", "rte", folder=tmp_path)
+
+
 def test_templates_of_a_dataset_are_found_without_its_owner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,7 +131,7 @@ def test_templates_of_a_dataset_are_found_without_its_owner(
 
 def test_a_folder_without_templates_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ASSAY_PROMPTSOURCE", str(tmp_path))
-    with pytest.raises(TaskError, match="not a checkout of promptsource"):
+    with pytest.raises(TaskError, match="no folder with the templates of promptsource"):
         make_task(tmp_path, "promptsource:x").question(ROWS[0])
 
 

@@ -15,7 +15,7 @@ from assay.core.errors import TaskError
 from assay.core.output_types import OutputType
 from assay.tasks.files.helper_functions import HelperFunction
 
-__all__ = ["detect_dialect", "find_harness", "isolate_helper_modules"]
+__all__ = ["detect_dialect", "find_harness", "find_harness_folder", "isolate_helper_modules"]
 
 _LMMS_EVAL_KEYS = frozenset(
     "doc_to_visual doc_to_messages lmms_eval_specific_kwargs model_specific_generation_kwargs "
@@ -56,10 +56,20 @@ def find_harness(path: Path) -> Dialect | None:
     >>> find_harness(Path("/x/lmms_eval/tasks/mme/mme.yaml")).value, find_harness(Path("/x/tasks/mme.yaml"))
     ('lmms_eval', None)
     """
+    folder = find_harness_folder(path)
+    return Dialect(folder.parent.name) if folder is not None else None
+
+
+def find_harness_folder(path: Path) -> Path | None:
+    """Return the task folder of a harness that contains a file.
+
+    >>> find_harness_folder(Path("/x/lmms_eval/tasks/mme/mme.yaml"))
+    PosixPath('/x/lmms_eval/tasks')
+    """
     parts = path.absolute().parts
     for index in range(len(parts) - 2, -1, -1):
         if parts[index + 1] == "tasks" and parts[index] in list(Dialect):
-            return Dialect(parts[index])
+            return Path(*parts[: index + 2])
     return None
 
 

@@ -149,7 +149,9 @@ class TaskIndex:
 
     def _add_tags(self) -> None:
         for tag, members in self._tag_members.items():
-            if tag not in self.entries:
+            known = self.entries.get(tag)
+            # a group file without members, as `evalita-mp_ner_tasks_adg` of lm_eval 0.4.8, leaves the name to the tag
+            if known is None or (known.kind == "group" and not known.members):
                 self.entries[tag] = IndexEntry(name=tag, kind="tag", members=tuple(sorted(members)))
 
 
@@ -231,7 +233,7 @@ class _RootReader:
         from assay.tasks.files.naming_keys import extract_naming_keys  # not needed if all files are cached
 
         try:
-            with open(path, encoding="utf-8") as file:
+            with open(path, encoding="utf-8-sig") as file:
                 names = extract_naming_keys(file.read())
         except (OSError, UnicodeDecodeError):
             names = None

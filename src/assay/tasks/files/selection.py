@@ -5,6 +5,7 @@ A group keeps the order of its members. Keys of a group that are not group keys 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -17,12 +18,22 @@ from assay.core.records.specs import GroupSpec, TaskSpec
 from assay.core.terminal_text import describe_invalid_name
 from assay.tasks.files.dialects import detect_dialect
 from assay.tasks.files.index import IndexEntry, TaskIndex, entry_from_file
+from assay.tasks.files.registered_tasks import find_registered_task, find_registry_folder
 from assay.tasks.files.task_loader import parse_group_metrics, task_from_config
 from assay.tasks.files.yaml_reader import TaskFile, merge_includes, read_task_file
 
-__all__ = ["Selection", "describe_folder_of_same_name", "is_task_definition", "select_tasks"]
+__all__ = [
+    "Selection",
+    "describe_folder_of_same_name",
+    "is_prompt_pattern",
+    "is_task_definition",
+    "list_prompt_tasks",
+    "select_tasks",
+]
 
 _GROUP_KEYS = frozenset(("group", "group_alias", "task", "aggregate_metric_list", "metadata"))
+_NUMBERED = re.compile(r"-[1-9]\d*$")
+"""The end of the name of a task that a group lists more than once."""
 
 
 @dataclass(slots=True)
@@ -90,7 +101,9 @@ def _select_one(word: str, index: TaskIndex, selection: Selection) -> None:
         _add_folder(path, index, selection)  # a bare name means a folder if no task has that name
         return
     if not matches:
-        raise _unknown_name_error(word, index)
+        if not _add_unlisted_task(word, index, selection):
+            raise _unknown_name_error(word, index)
+        return
     covered = {
         leaf
         for name in matches
@@ -101,6 +114,46 @@ def _select_one(word: str, index: TaskIndex, selection: Selection) -> None:
     for name in matches:
         if only_tags or (index.entries[name].kind != "tag" and name not in covered):
             _add(index.entries[name], index, selection)
+
+
+def _add_unlisted_task(word: str, index: TaskIndex, selection: Selection) -> bool:
+    """Select a task that no file of its own defines: a class with a decorator, or one that a group makes from prompts or
+    numbers. Return whether there is one."""
+    registered = find_registered_task(word, index.roots)
+    spec = task_from_config(registered) if registered is not None else _find_in_groups(word, index)
+    if spec is None:
+        return False
+    _SelectionBuilder(index, selection).add_spec(spec)
+    if spec.name not in selection.requested:
+        selection.requested.append(spec.name)
+    return True
+
+
+def _find_in_groups(word: str, index: TaskIndex) -> TaskSpec | None:
+    """Return the task that a group makes from one of its members, or None.
+
+    lm_eval 0.4.1 puts the name of the group before some of them: `multimedqa_mmlu_anatomy`.
+    """
+    stem = _NUMBERED.sub("", word)
+    for entry in list(index.entries.values()):
+        if entry.kind != "group" or entry.path is None:
+            continue
+        name = word.removeprefix(f"{entry.name}_")
+        if name != word and find_registry_folder(entry.path) is None:
+            name = word
+        if name == word and not any(
+            (member == stem != word) or (":" in word and (member == "?" or word.startswith(f"{member}_")))
+            for member in entry.members
+        ):
+            continue
+        inside = Selection()
+        try:
+            _add(entry, index, inside)
+        except AssayError:  # a group that is broken in another place
+            continue
+        if name in inside.tasks:
+            return inside.tasks[name]
+    return None
 
 
 def describe_folder_of_same_name(word: str, entry: IndexEntry) -> str:
@@ -217,18 +270,25 @@ class _SelectionBuilder:
         self._open: list[str] = []
         """The groups being built, outermost first, to detect a group that contains itself."""
 
+        self._missing: list[AssayError] = []
+        """The members of the group being built that no file defines."""
+
     def add_task(
         self, entry: IndexEntry, overrides: Mapping[str, Any], places: Mapping[str, str] | None = None
     ) -> str:
         """Add a task; `places` are those of the overrides."""
+        return self.add_spec(self.build_task(entry, overrides, places))
+
+    def build_task(
+        self, entry: IndexEntry, overrides: Mapping[str, Any], places: Mapping[str, str] | None = None
+    ) -> TaskSpec:
         assert entry.path is not None
         spec = task_from_config(read_task_file(entry.path), overrides)
-        return self.add_spec(replace(spec, places={**spec.places, **places}) if places else spec)
+        return replace(spec, places={**spec.places, **places}) if places else spec
 
     def add_spec(self, spec: TaskSpec) -> str:
         """Add a task. Two tasks of one name must have the same settings, because results are reported by name."""
-        known = self.selection.tasks.get(spec.name)
-        if known is not None and digest_json(known.config) != digest_json(spec.config):
+        if self.has_other_settings(spec):
             raise TaskError(
                 f"the task `{spec.name}` is selected twice with different settings",
                 where=spec.path,
@@ -236,6 +296,11 @@ class _SelectionBuilder:
             )
         self.selection.tasks[spec.name] = spec
         return spec.name
+
+    def has_other_settings(self, spec: TaskSpec) -> bool:
+        """Whether a task of that name is selected with other settings."""
+        known = self.selection.tasks.get(spec.name)
+        return known is not None and digest_json(known.config) != digest_json(spec.config)
 
     def add_group(self, entry: IndexEntry, overrides: Mapping[str, Any]) -> str:
         assert entry.path is not None
@@ -257,8 +322,12 @@ class _SelectionBuilder:
         passed_on.update(overrides)
         members: list[str] = []
         listed = config.get("task")
+        outside, self._missing = self._missing, []
         for member in [listed] if isinstance(listed, str) else listed or ():
-            members += self.add_member(member, name, file, passed_on)
+            members += self.add_member(member, name, file, passed_on, members)
+        if self._missing and not members:
+            raise self._missing[0]
+        self._missing = outside
         if problem := describe_invalid_name(name):
             raise TaskError(problem, where=file.places.get("group", str(file.path)))
         metadata = config.get("metadata")
@@ -279,10 +348,22 @@ class _SelectionBuilder:
         self._open.pop()
         return name
 
-    def add_member(self, member: Any, parent: str, file: TaskFile, overrides: Mapping[str, Any]) -> list[str]:
+    def add_member(
+        self,
+        member: Any,
+        parent: str,
+        file: TaskFile,
+        overrides: Mapping[str, Any],
+        earlier: Sequence[str] = (),
+    ) -> list[str]:
+        """Add a member of a group; `earlier` are the members before it."""
         where = file.places.get("task", str(file.path))
         if isinstance(member, str):
             return self.add_named_member(member, parent, file, overrides, inline=None)
+        if isinstance(member, Mapping) and is_prompt_pattern(member.get("use_prompt")):
+            return [
+                self.add_spec(task_from_config(one)) for one in list_prompt_tasks(member, file, overrides)
+            ]
         if not isinstance(member, Mapping) or not (member.get("group") or member.get("task")):
             raise TaskError(
                 f"a member of the group `{parent}` must be a name, or have `task` or `group`", where=where
@@ -294,8 +375,10 @@ class _SelectionBuilder:
                 inner = {key: value for key, value in member.items() if key != "group"}
                 return [self.add_group(known, {**overrides, **inner})]
             return [self.build_group(f"{parent}::{name}", member, file, overrides)]
+        if "include" in member and str(member["task"]) in self.index.entries:
+            member = merge_includes(TaskFile(file.path, member, file.places)).config
         return self.add_named_member(
-            str(member["task"]), parent, file, {**overrides, **member}, inline=member
+            str(member["task"]), parent, file, {**overrides, **member}, inline=member, earlier=earlier
         )
 
     def add_named_member(
@@ -306,9 +389,12 @@ class _SelectionBuilder:
         overrides: Mapping[str, Any],
         *,
         inline: Mapping[str, Any] | None,
+        earlier: Sequence[str] = (),
     ) -> list[str]:
         entry = self.index.entries.get(name)
         if entry is None:
+            if inline is None and (registry := find_registry_folder(file.path)) is not None:
+                return self.add_registered_member(name, parent, file, registry, overrides)
             if inline is None or not is_task_definition(inline):
                 raise _unknown_name_error(name, self.index, file.places.get("task", str(file.path)))
             config = {**overrides, "task": f"{parent}::{name}"}
@@ -321,7 +407,57 @@ class _SelectionBuilder:
             places = {key: _find_override(file, key, inline) for key in kept}
             return [self.add_task(self.index.entries[task], kept, places) for task in entry.members]
         places = {key: _find_override(file, key, inline) for key in overrides if key != "task"}
-        return [self.add_task(entry, {**overrides, "task": name}, places)]
+        spec = self.build_task(entry, {**overrides, "task": name}, places)
+        number = 0
+        while spec.name in earlier and self.has_other_settings(spec):
+            number += 1  # lm_eval 0.4.2 to 0.4.11 number the members that list a task again
+            spec = self.build_task(entry, {**overrides, "task": f"{name}-{number}"}, places)
+        return [self.add_spec(spec)]
+
+    def add_registered_member(
+        self, name: str, parent: str, file: TaskFile, folder: Path, overrides: Mapping[str, Any]
+    ) -> list[str]:
+        """Add a member that a decorated class defines. A member that does not exist is left out, with a note, as in the
+        versions with a registry."""
+        registered = find_registered_task(name, [folder])
+        if registered is not None:
+            return [self.add_spec(task_from_config(registered, overrides))]
+        error = _unknown_name_error(name, self.index, file.places.get("task", str(file.path)))
+        if not isinstance(error, UnknownName):
+            raise error
+        self._missing.append(error)
+        self.selection.notes.append(
+            f"the group `{parent}` is evaluated without `{name}`, which no file defines, as in the version of {folder}"
+        )
+        return []
+
+
+def list_prompt_tasks(
+    member: Mapping[str, Any], file: TaskFile, overrides: Mapping[str, Any]
+) -> list[TaskFile]:
+    """Return a task for every prompt that a member of a group names with a pattern.
+
+    The names are those of lm_eval 0.4.0: `anli_r1_anli.yaml:template-0`.
+    """
+    from assay.tasks.prompts.named_prompts import list_prompts  # loads Jinja
+
+    merged = merge_includes(TaskFile(file.path, {**overrides, **member}, file.places))
+    dataset, subset = str(merged.config.get("dataset_path", "")), merged.config.get("dataset_name")
+    name = member.get("task") or (dataset if subset is None else f"{dataset}_{subset}")
+    where = _find_override(file, "use_prompt", member)
+    prompts = list_prompts(str(member["use_prompt"]), dataset, subset, folder=file.path.parent, where=where)
+    tasks = []
+    for prompt in prompts:
+        suffix = prompt.rpartition("/")[2] if ".yaml" in prompt else prompt
+        own = {"task": f"{name}_{suffix}", "use_prompt": prompt, "output_type": "generate_until"}
+        places = {**merged.places, "use_prompt": where}
+        tasks.append(TaskFile(file.path, {**merged.config, **own}, places))
+    return tasks
+
+
+def is_prompt_pattern(use_prompt: Any) -> bool:
+    """Whether `use_prompt` names several prompts: `promptsource:*`."""
+    return isinstance(use_prompt, str) and ":" in use_prompt and _is_glob(use_prompt.partition(":")[2])
 
 
 def is_task_definition(member: Mapping[str, Any]) -> bool:

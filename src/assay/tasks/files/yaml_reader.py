@@ -107,7 +107,7 @@ def _resolve_include(path: Path, name: Any, where: str, *, working_folder_first:
 
 def _parse(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise TaskError(f"cannot read the task file: {error.strerror}", where=str(path)) from None
     except UnicodeDecodeError as error:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,14 @@ import yaml
 from assay.core.errors import TaskError
 from assay.core.records.specs import TaskSpec
 from assay.tasks.files.yaml_aliases import load_yaml
-from assay.tasks.prompts.promptsource_templates import find_templates_folder, load_templates
+from assay.tasks.prompts.promptsource_templates import (
+    GET_PROMPTSOURCE,
+    find_templates_folder,
+    load_templates,
+)
 from assay.tasks.prompts.templates import compile_template
 
-__all__ = ["NamedPrompt", "load_named_prompt"]
+__all__ = ["NamedPrompt", "list_prompts", "load_named_prompt"]
 
 Fields = Mapping[str, Any]
 
@@ -63,24 +68,46 @@ def load_named_prompt(spec: TaskSpec) -> NamedPrompt | None:
     )
 
 
-def _from_promptsource(spec: TaskSpec, name: str, where: str) -> NamedPrompt:
+def list_prompts(
+    pattern: str, dataset: str, subset: str | None, *, folder: Path, where: str = ""
+) -> list[str]:
+    """Return the prompts that a pattern names, sorted: `promptsource:*` or `FILE.yaml:*`, whose file is in a folder.
+
+    Raises:
+        TaskError: No prompt matches, or the prompts cannot be read.
+    """
+    category, _, wanted = pattern.partition(":")
+    if category == "promptsource":
+        known = list(_load_promptsource(wanted, dataset, subset, where)[1])
+    else:
+        known = list(_read_prompts(folder / category, where))
+    found = sorted(name for name in known if fnmatchcase(name, wanted))
+    if not found:
+        raise _unknown_prompt_error(wanted, known, where)
+    return [f"{category}:{name}" for name in found]
+
+
+def _load_promptsource(name: str, dataset: str, subset: str | None, where: str) -> tuple[Any, list[str]]:
+    """Return the templates of a dataset in promptsource, and their names."""
     folder = find_templates_folder()
     if folder is not None:
-        templates: Any = load_templates(folder, str(spec.dataset_path), spec.dataset_name, where=where)
-        known = list(templates)
-    else:
-        try:
-            from promptsource.templates import DatasetTemplates
-        except ModuleNotFoundError:
-            raise TaskError(
-                f"the prompt `{name}` needs the templates of promptsource, which has no release for Python"
-                f" {sys.version_info.major}.{sys.version_info.minor}",
-                where=where,
-                hint="git clone https://github.com/bigscience-workshop/promptsource and set"
-                " ASSAY_PROMPTSOURCE to its folder",
-            ) from None
-        templates = DatasetTemplates(spec.dataset_path, spec.dataset_name)
-        known = list(templates.all_template_names)
+        templates: Any = load_templates(folder, dataset, subset, where=where)
+        return templates, list(templates)
+    try:
+        from promptsource.templates import DatasetTemplates
+    except ModuleNotFoundError:
+        raise TaskError(
+            f"the prompt `{name}` needs the templates of promptsource, which has no release for Python"
+            f" {sys.version_info.major}.{sys.version_info.minor}",
+            where=where,
+            hint=f"{GET_PROMPTSOURCE}; then set ASSAY_PROMPTSOURCE to the folder promptsource-0.2.3",
+        ) from None
+    templates = DatasetTemplates(dataset, subset)
+    return templates, list(templates.all_template_names)
+
+
+def _from_promptsource(spec: TaskSpec, name: str, where: str) -> NamedPrompt:
+    templates, known = _load_promptsource(name, str(spec.dataset_path), spec.dataset_name, where)
     if name not in known:
         raise _unknown_prompt_error(name, known, where)
     template = templates[name]
@@ -97,15 +124,7 @@ def _from_promptsource(spec: TaskSpec, name: str, where: str) -> NamedPrompt:
 
 
 def _from_file(path: Path, name: str, where: str) -> NamedPrompt:
-    try:
-        prompts = load_yaml(path.read_text(encoding="utf-8"))["prompts"]
-        known = {str(key): value for key, value in prompts.items()}
-    except OSError as error:
-        raise TaskError(f"cannot read the prompts in `{path.name}`: {error.strerror}", where=where) from None
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError, UnicodeDecodeError):
-        raise TaskError(
-            f"`{path.name}` is not a file of prompts", where=where, hint="prompts: {NAME: {doc_to_text: …}}"
-        ) from None
+    known = _read_prompts(path, where)
     if name not in known:
         raise _unknown_prompt_error(name, list(known), where)
     prompt = known[name]
@@ -116,6 +135,19 @@ def _from_file(path: Path, name: str, where: str) -> NamedPrompt:
         text=compile_template(prompt["doc_to_text"], where=f"{path}, {name}.doc_to_text"),
         target=compile_template(prompt["doc_to_target"], where=f"{path}, {name}.doc_to_target"),
     )
+
+
+def _read_prompts(path: Path, where: str) -> dict[str, Any]:
+    """Read the prompts of a file by name."""
+    try:
+        prompts = load_yaml(path.read_text(encoding="utf-8"))["prompts"]
+        return {str(key): value for key, value in prompts.items()}
+    except OSError as error:
+        raise TaskError(f"cannot read the prompts in `{path.name}`: {error.strerror}", where=where) from None
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError, UnicodeDecodeError):
+        raise TaskError(
+            f"`{path.name}` is not a file of prompts", where=where, hint="prompts: {NAME: {doc_to_text: …}}"
+        ) from None
 
 
 def _unknown_prompt_error(name: str, known: list[str], where: str) -> TaskError:

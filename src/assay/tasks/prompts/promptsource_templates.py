@@ -1,6 +1,6 @@
 """Read the templates of promptsource without the package, which cannot be installed on current versions of Python.
 
-`ASSAY_PROMPTSOURCE` names a checkout of promptsource, or its folder `templates`. A dataset has one file,
+`ASSAY_PROMPTSOURCE` names the source of promptsource (unpacked or a checkout), or its folder `templates`. A dataset has one file,
 `templates/DATASET/templates.yaml` or `templates/DATASET/SUBSET/templates.yaml`, with templates that render the question and
 the target, divided by `|||`.
 """
@@ -23,9 +23,15 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from assay.core.errors import TaskError
 from assay.tasks.files.yaml_aliases import load_yaml
 
-__all__ = ["PromptsourceTemplate", "find_templates_folder", "load_templates"]
+__all__ = ["GET_PROMPTSOURCE", "PromptsourceTemplate", "find_templates_folder", "load_templates"]
 
 Fields = Mapping[str, Any]
+
+GET_PROMPTSOURCE = (
+    "`pip download promptsource==0.2.3 --no-deps --ignore-requires-python`"
+    " and `tar xzf promptsource-0.2.3.tar.gz`"
+)
+"""How to get the templates: the package does not install on current versions of Python, its source has the files."""
 
 _SEPARATOR = "|||"
 _PROTECTED_SEPARATOR = "\x00assay separator\x00"
@@ -49,9 +55,9 @@ def find_templates_folder() -> Path | None:
         if folder.is_dir() and any(folder.glob("*/**/templates.yaml")):
             return folder
     raise TaskError(
-        f"`{named}` is not a checkout of promptsource",
+        f"`{named}` is no folder with the templates of promptsource",
         where="ASSAY_PROMPTSOURCE",
-        hint="git clone https://github.com/bigscience-workshop/promptsource",
+        hint=f"{GET_PROMPTSOURCE} give the folder promptsource-0.2.3",
     )
 
 

@@ -8,8 +8,10 @@ from assay_compat.shims.lm_eval.api.registry import (
     get_metric,
     register_aggregation,
     register_filter,
+    register_group,
     register_metric,
     register_model,
+    register_task,
 )
 
 __all__ = [
@@ -18,6 +20,8 @@ __all__ = [
     "get_metric",
     "register_aggregation",
     "register_filter",
+    "register_group",
     "register_metric",
     "register_model",
+    "register_task",
 ]

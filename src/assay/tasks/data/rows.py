@@ -64,18 +64,27 @@ class Rows(Sequence[dict[str, Any]]):
         rows: Iterable[Mapping[str, Any]],
         *,
         columns: Iterable[str] = (),
-        fingerprint: str | None = None,
+        fingerprint: str | Callable[[], str] | None = None,
     ) -> None:
         kept = [dict(row) for row in rows]
         self.features: dict[str, Any] = dict.fromkeys((*columns, *(key for row in kept for key in row)))
         self._rows: Sequence[Mapping[str, Any]] = kept
         self._names = tuple(self.features)
-        self._fingerprint = fingerprint
+        self._given_fingerprint = fingerprint
+
+    @property
+    def _fingerprint(self) -> str | None:
         """Hash of the source files. None if task code may have changed the rows."""
+        given = self._given_fingerprint
+        return given() if callable(given) else given
 
     @classmethod
     def wrap(
-        cls, rows: Sequence[Mapping[str, Any]], *, columns: Iterable[str], fingerprint: str | None = None
+        cls,
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        columns: Iterable[str],
+        fingerprint: str | Callable[[], str] | None = None,
     ) -> Rows:
         """Wrap rows without copying them, for example rows that are read from a file on demand."""
         wrapped = cls((), columns=columns, fingerprint=fingerprint)

@@ -365,8 +365,10 @@ def test_settings_and_process_docs_need_the_library(
 TASK = """
 task: sums
 dataset_path: parquet
-dataset_kwargs: {data_files: {test: sums.parquet}}
+dataset_kwargs: {data_files: {test: sums.parquet, train: sums.parquet}}
 test_split: test
+fewshot_split: train
+num_fewshot: 1
 output_type: generate_until
 doc_to_text: "{{question}}"
 doc_to_target: "{{answer}}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -109,9 +110,14 @@ class ParquetRows(Sequence[Mapping[str, Any]]):
 
     def read_rows(self, positions: Sequence[int]) -> list[Mapping[str, Any]]:
         """Read rows together."""
-        rows: list[Mapping[str, Any]] = (
-            self._load_table().take(list(positions)).to_pylist() if positions else []
-        )
+        if not positions:
+            return []
+        import pyarrow
+
+        # `pyarrow.array` of a list imports pandas
+        buffer = pyarrow.py_buffer(array("q", positions))
+        chosen = pyarrow.Array.from_buffers(pyarrow.int64(), len(positions), [None, buffer])
+        rows: list[Mapping[str, Any]] = self._load_table().take(chosen).to_pylist()
         return rows
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import gc
 import json
 import os
 import subprocess
@@ -194,6 +195,9 @@ def test_tables_leave_the_cache_at_its_limit(tmp_path: Path, monkeypatch: pytest
         assert rows is not None
         assert rows.read_shared([1]) == [{"a": number}]
         assert len(cache) == 1
+    del splits, rows
+    gc.collect()
+    assert len(cache) == 0  # no task uses them any more
 
 
 def test_a_change_of_the_file_during_the_run_is_an_error(tmp_path: Path) -> None:
@@ -358,7 +362,7 @@ def test_settings_and_process_docs_need_the_library(
     for settings in ({"process_docs": list}, {"dataset_kwargs": {"revision": "1"}}):
         assert list(load_splits(make_spec("main", **settings), data_root=str(tmp_path))) == ["library"]
     assert list(load_splits(make_spec("other"), data_root=str(tmp_path))) == ["library"]
-    trusted = make_spec("main", dataset_kwargs={"trust_remote_code": True})
+    trusted = make_spec("main", dataset_kwargs={"trust_remote_code": True, "token": True})
     assert "library" not in load_splits(trusted, data_root=str(tmp_path))
 
 

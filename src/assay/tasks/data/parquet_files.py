@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Any
+from weakref import finalize
 
 from assay.core.errors import DatasetError
 from assay.core.fingerprints import digest_text
@@ -65,6 +66,13 @@ class TableCache:
     def __contains__(self, key: Any) -> bool:
         return key in self._tables
 
+    def _count_bytes(self) -> int:
+        return sum([table.nbytes for table in tuple(self._tables.values())])  # a collection may drop tables
+
+    def drop(self, key: Any) -> None:
+        """Forget a table that is no longer used."""
+        self._tables.pop(key, None)
+
     def get(self, key: Any, read: Callable[[], Any]) -> Any:
         """Return the table of this key. Read it unless it is in the cache."""
         with self._lock:
@@ -72,9 +80,7 @@ class TableCache:
             if table is None:
                 table = read()
             self._tables[key] = table
-            while (
-                len(self._tables) > 1 and sum(one.nbytes for one in self._tables.values()) > self._max_bytes
-            ):
+            while len(self._tables) > 1 and self._count_bytes() > self._max_bytes:
                 self._tables.popitem(last=False)
             return table
 
@@ -85,6 +91,10 @@ Stamp = tuple[str, int, int]
 """Path, size and time of change of a file."""
 
 
+def _drop_table(stamps: tuple[Stamp, ...]) -> None:
+    _TABLES.drop(stamps)
+
+
 class ParquetRows(Sequence[Mapping[str, Any]]):
     """The rows of Parquet files with the same columns.
 
@@ -93,6 +103,7 @@ class ParquetRows(Sequence[Mapping[str, Any]]):
 
     def __init__(self, stamps: Sequence[Stamp], rows: int, size_bytes: int) -> None:
         self._stamps = tuple(stamps)
+        finalize(self, _drop_table, self._stamps).atexit = False
         self._count = rows
         self.mean_row_bytes = size_bytes / max(1, rows)
         """The mean size of a row before compression."""

@@ -80,7 +80,7 @@ def _read_plain_parquet(spec: TaskSpec, data_root: str | None) -> Mapping[str, S
         if set(spec.dataset_kwargs) == {"data_files"}:
             files = _resolve_local_files(spec, (".parquet",))
         return read_parquet_files(files) if files else None
-    if spec.dataset_path in _FILE_LOADERS or spec.dataset_kwargs.keys() - {"trust_remote_code"}:
+    if spec.dataset_path in _FILE_LOADERS or spec.dataset_kwargs.keys() - {"trust_remote_code", "token"}:
         return None
     path = str(spec.dataset_path)
     folder = find_under_root(path, data_root) or Path(path)

@@ -32,7 +32,7 @@ _MAX_SPLIT_BYTES = 128 * 2**20
 _MAX_TABLE_BYTES = 256 * 2**20
 """Limit of the tables in memory, of all tasks together."""
 
-_MAX_BATCH_ROWS = 4096
+_MAX_BATCH_ROWS = 1024
 _MAX_BATCH_BYTES = 4_000_000
 _MAX_LIST_ROWS = 256
 

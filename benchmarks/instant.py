@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,25 @@ def write_task(folder: Path, name: str, rows: Iterable[Mapping[str, Any]], text:
         file.writelines(json.dumps(row) + "\n" for row in rows)
     task.write_text(text.format(name=name, data=data), "utf-8")
     return task
+
+
+TO_PARQUET = """
+import json, sys, pyarrow
+from pyarrow import parquet
+with open(sys.argv[1], encoding="utf-8") as file:
+    table = pyarrow.Table.from_pylist([json.loads(line) for line in file])
+parquet.write_table(table, sys.argv[2])
+"""
+
+
+def convert_to_parquet(data: Path) -> Path:
+    """Write the rows of a JSON lines file to a Parquet file beside it.
+
+    It runs in a process of its own: the peak memory of later child processes would include the rows.
+    """
+    converted = data.with_suffix(".parquet")
+    subprocess.run([sys.executable, "-c", TO_PARQUET, str(data), str(converted)], check=True)
+    return converted
 
 
 class InstantModel:

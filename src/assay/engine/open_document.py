@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Protocol
 
 from assay.core.records.documents import Document
-from assay.core.records.messages import Media
-from assay.core.records.requests import Request
+from assay.core.records.messages import Media, Prompt
+from assay.core.records.requests import Generate, Likelihood, Request, Settings
 from assay.core.records.responses import Failure, Outcome, Response
 from assay.core.records.verdicts import Answer, RepeatScores, Verdict
 
@@ -60,12 +61,41 @@ class OpenDocument:
                 return outcome
         return None
 
+    def release_prompts(self) -> None:
+        """Drop the prompts of a document that waits for other documents; what is needed to read its responses remains."""
+        if self.dialogues is not None:
+            return
+        self.fingerprints = ()
+        if all(map(_is_plain, self.requests)):
+            self.requests = _build_empty_requests(
+                *[(type(request), request.repeat) for request in self.requests]
+            )
+
     def select_answered(self) -> OpenDocument:
         """Return a copy with only the requests that have a response."""
         rows = zip(self.requests, self.fingerprints, self.outcomes, strict=True)
         kept = [row for row in rows if type(row[2]) is Response]
         requests, marks, outcomes = zip(*kept, strict=True) if kept else ((), (), ())
         return replace(self, requests=requests, fingerprints=marks, outcomes=list(outcomes))
+
+
+def _is_plain(request: Request) -> bool:
+    """Return whether a request has neither tools nor an answer format, by which its response is read."""
+    return type(request) is not Generate or (request.tools is None and request.response_format is None)
+
+
+@lru_cache(maxsize=1024)
+def _build_empty_requests(*kinds: tuple[type[Request], int]) -> tuple[Request, ...]:
+    """Return requests of these kinds and repeats without content, which documents share."""
+    empty = []
+    for kind, repeat in kinds:
+        given: dict[str, Any] = {"task": "", "document": 0, "repeat": repeat, "prompt": Prompt.of_text("")}
+        if kind is Generate:
+            given["settings"] = Settings()
+        elif kind is Likelihood:
+            given["continuation"] = ""
+        empty.append(kind(**given))
+    return tuple(empty)
 
 
 @dataclass(slots=True)

@@ -11,17 +11,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 
 from assay.core.errors import AssayError
 from assay.core.progress import RunProgress, TaskProgress
+from assay.core.records.documents import Document
 from assay.core.records.requests import Generate, Request, compute_fingerprint
 from assay.core.records.responses import Failure, Outcome, Response
 from assay.core.records.verdicts import Estimate
 from assay.engine.judging.context import JudgeContext
 from assay.engine.judging.dispatch import JudgeDispatcher
 from assay.engine.judging.documents import list_scores
+from assay.engine.judging.extraction import TaskExtraction
 from assay.engine.judging.llm_judges import ask_judges
 from assay.engine.open_document import JudgedBatch, OpenDocument
 from assay.engine.planning.records import Plan, PlannedTask
@@ -43,6 +46,7 @@ from assay.models.remote.concurrency import find_longest_pause_s
 from assay.sandboxes.program_runner import programs_for_run
 from assay.store.cache.response_cache import ResponseSource
 from assay.store.journal.journal import Journal
+from assay.tasks.data.rows import share_names
 from assay.user_code.executor import Executor
 from assay.user_code.random_state import TaskRandomState
 
@@ -137,6 +141,8 @@ class _RunStream:
         self.held: dict[str, list[OpenDocument]] = {}
         """Complete documents of tasks whose filters look across all documents."""
 
+        self.field_names: dict[tuple[str, ...], tuple[str, ...]] = {}
+
         self.services = ModelServices(
             journal, cache, progress, plan.judges, plan.programs, self.ledger, model=plan.model
         )
@@ -174,7 +180,7 @@ class _RunStream:
                 for name in list(self.held) if not self.ledger.is_exhausted else ():
                     documents = self.held.pop(name)
                     await self.open_documents.add(name, len(documents))
-                    await self._judge(name, documents)
+                    await self._judge_together(name, documents)
         except* AssayError as errors:
             raise first_error(errors) from None
         await self._flush()
@@ -490,8 +496,19 @@ class _RunStream:
         if self.plan.tasks[task].is_judged_per_document:
             await self._judge(task, documents)
         else:
+            if not self.plan.tasks[task].scorer.panels:  # judges see the prompts
+                for document in documents:
+                    document.release_prompts()
+                    document.document = self._share_field_names(document.document)
             self.held.setdefault(task, []).extend(documents)
             await self.open_documents.remove(task, len(documents))  # they wait for each other
+
+    def _share_field_names(self, document: Document) -> Document:
+        """Return the document with the same name objects as others."""
+        fields = document.fields
+        if type(fields) is not dict:
+            return document
+        return replace(document, fields=share_names(fields, self.field_names))
 
     async def _judge(self, task: str, documents: list[OpenDocument]) -> None:
         documents.sort(key=lambda document: document.document.index)
@@ -500,9 +517,23 @@ class _RunStream:
         else:
             await self._judge_now(task, documents)
 
-    async def _judge_now(self, task: str, documents: list[OpenDocument]) -> None:
+    async def _judge_together(self, task: str, documents: list[OpenDocument]) -> None:
+        """Judge the documents of a task whose filters look across all of them; score and write them chunk by chunk."""
+        if self.dispatcher.runs_in_background(self.plan.tasks[task]):
+            await self._judge(task, documents)
+            return
+        documents.sort(key=lambda document: document.document.index)
+        extraction = await self.dispatcher.extract(task, documents)
+        for start in range(0, len(documents), CHUNK_SIZE):
+            await self._judge_now(task, documents[start : start + CHUNK_SIZE], extraction)
+            if len(self.writes) > MAX_PENDING_WRITES:
+                await self._flush()
+
+    async def _judge_now(
+        self, task: str, documents: list[OpenDocument], extraction: TaskExtraction | None = None
+    ) -> None:
         planned = self.plan.tasks[task]
-        judged = await self.dispatcher.judge(task, documents)
+        judged = await self.dispatcher.judge(task, documents, extraction)
         if planned.scorer.panels and not self.plan.spec.predict_only:
             await ask_judges(
                 planned, documents, judged, self.services, self.executor, self.dispatcher.read_replies

@@ -129,3 +129,12 @@ def test_a_method_of_the_library_needs_the_library(tmp_path: Path, monkeypatch: 
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(MissingPackage, match="datasets"):
         rows.remove_columns(["name"])
+
+
+def test_rows_in_memory_share_the_objects_of_their_column_names() -> None:
+    texts = ['{"question": "a", "answer": 1}', '{"answer": 2, "question": "b"}'] * 2
+    rows = list(Rows(json.loads(text) for text in texts))
+    assert [dict(row) for row in rows[:2]] == [{"question": "a", "answer": 1}, {"question": "b", "answer": 2}]
+    for name in ("question", "answer"):
+        objects = {id(key) for row in rows for key in row if key == name}
+        assert len(objects) == 1

@@ -101,6 +101,38 @@ def test_rows_of_a_large_pool_are_read_together(
         assert [sampler.get_row(index)["n"] for index in drawn] == drawn
 
 
+@pytest.mark.parametrize("pick", ["pick", "pick_like_lmms_eval"])
+def test_first_n_reads_the_first_rows_of_a_large_pool_once(
+    tmp_path: Path, pick: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "pool.jsonl"
+    file.write_text("".join(json.dumps({"n": number // 3}) + "\n" for number in range(300)), "utf-8")
+    lines = JsonLines(file)
+    pool = Rows.wrap(lines, columns=lines.columns)
+    opened: list[Path] = []
+    read = JsonLines.__iter__
+    monkeypatch.setattr(JsonLines, "__getitem__", None)
+    monkeypatch.setattr(JsonLines, "__iter__", lambda rows: opened.append(rows.path) or read(rows))  # type: ignore[func-returns-value]
+    sampler = FewshotSampler("first_n", pool, 7)
+    for number in range(20):
+        document = {"n": number % 4}
+        if pick == "pick":
+            drawn = [index for index in range(10) if index // 3 != number % 4][:5]
+            assert sampler.pick(5, document) == drawn
+        else:
+            drawn = [index for index in range(6) if index // 3 != number % 4][:5]
+            assert sampler.pick_like_lmms_eval(5, document, one_more=True) == drawn
+    assert opened == [file]
+
+
+def test_first_n_looks_beyond_many_rows_that_are_equal_to_the_document() -> None:
+    pool = [{"n": 0}] * 100 + [{"n": 1}, {"n": 2}]
+    sampler = FewshotSampler("first_n", pool, 7)
+    assert sampler.pick(2, {"n": 0}) == sampler.pick(2, {"n": 0}) == [100, 101]
+    with pytest.raises(TaskError, match="needs 3 few-shot examples, but the pool has 2"):
+        sampler.pick(3, {"n": 0})
+
+
 def _refuse_single_rows(get: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def get_some(rows: Any, key: Any) -> Any:
         assert not isinstance(key, int)

@@ -17,6 +17,7 @@ from assay.core.ports import SupportsPromptedAs
 from assay.core.records.verdicts import Unscored
 from assay.engine.judging.context import JudgeContext
 from assay.engine.judging.documents import judge_documents
+from assay.engine.judging.extraction import TaskExtraction
 from assay.engine.judging.llm_judges import JUDGE_FAILED, JudgeReplies, read_replies
 from assay.engine.judging.repeats import judge_repeats
 from assay.engine.open_document import JudgedBatch, OpenDocument
@@ -55,12 +56,18 @@ class JudgeDispatcher:
         """Whether judging may wait for judges, programs or workers, and must not delay the model."""
         return bool(planned.scorer.panels) or planned.uses_services or self._uses_workers(planned)
 
-    async def judge(self, task: str, documents: Sequence[OpenDocument]) -> JudgedBatch:
+    async def judge(
+        self, task: str, documents: Sequence[OpenDocument], extraction: TaskExtraction | None = None
+    ) -> JudgedBatch:
         """Judge complete documents of one task."""
         planned = self._plan.tasks[task]
         if self._uses_workers(planned):
             return await self._judge_on_workers(planned, documents)
-        return await self._judge_locally(planned, documents)
+        return await self._judge_locally(planned, documents, extraction)
+
+    async def extract(self, task: str, documents: Sequence[OpenDocument]) -> TaskExtraction:
+        """Apply the filters that look across all documents of a task."""
+        return await self._executor.run(lambda: TaskExtraction(self._plan.tasks[task], documents))
 
     async def read_replies(
         self, planned: PlannedTask, replies: Sequence[JudgeReplies]
@@ -77,13 +84,23 @@ class JudgeDispatcher:
         if pool is not None:
             await pool.close()
 
-    async def _judge_locally(self, planned: PlannedTask, documents: Sequence[OpenDocument]) -> JudgedBatch:
+    async def _judge_locally(
+        self,
+        planned: PlannedTask,
+        documents: Sequence[OpenDocument],
+        extraction: TaskExtraction | None = None,
+    ) -> JudgedBatch:
         score, context = not self._plan.spec.predict_only, self._context
         random_state = self._random_states[planned.task.name]
 
         def judge() -> JudgedBatch:
             judged = judge_documents(
-                planned, documents, score=score, random_state=random_state, context=context
+                planned,
+                documents,
+                score=score,
+                random_state=random_state,
+                context=context,
+                extraction=extraction,
             )
             if planned.spec.repeats > 1 and score:
                 judge_repeats(planned, documents, judged, random_state, context)

@@ -17,20 +17,20 @@ from assay.core.records.endings import (
     explain_missing_answer,
     is_reasoning_truncated,
 )
-from assay.core.records.requests import Generate, Request, RollingLikelihood
-from assay.core.records.responses import Failure, Response
-from assay.core.records.tools import ToolAnswer, describe_call_problem
+from assay.core.records.requests import Generate
+from assay.core.records.responses import Response
+from assay.core.records.tools import describe_call_problem
 from assay.core.records.verdicts import Answer, Evidence, Score, Unscored
 from assay.engine.judging.context import JudgeContext
+from assay.engine.judging.extraction import TaskExtraction, extract_answers
 from assay.engine.open_document import Dialogues, JudgedBatch, OpenDocument
 from assay.engine.planning.records import PlannedTask
 from assay.scoring.generations import MetricCall
-from assay.scoring.pipelines import Pipeline
 from assay.tasks.prompts.field_compilers import copy_fields
 from assay.user_code.random_state import TaskRandomState
 from assay.user_code.timeouts import current_timer
 
-__all__ = ["DocumentScorer", "group_responses", "judge_documents", "list_scores"]
+__all__ = ["DocumentScorer", "judge_documents", "list_scores"]
 
 
 def judge_documents(
@@ -40,8 +40,12 @@ def judge_documents(
     score: bool = True,
     random_state: TaskRandomState | None = None,
     context: JudgeContext | None = None,
+    extraction: TaskExtraction | None = None,
 ) -> JudgedBatch:
-    """Extract and judge complete documents of one task. With a `context`, its code may call judges."""
+    """Extract and judge complete documents of one task. With a `context`, its code may call judges.
+
+    `extraction` has the answers of filters that look across all documents of the task, if these are a part of them.
+    """
     judged = JudgedBatch()
     complete = []
     for document in documents:
@@ -78,7 +82,11 @@ def judge_documents(
     seeds = random_state if scorer.has_process_results else None
     negate = planned.spec.dialect.answers_are_losses
     for pipeline in planned.scorer.pipelines:
-        for document, answer in _extract(pipeline, complete, found, negate_likelihoods=negate):
+        if extraction is None or pipeline.per_document:
+            extracted = extract_answers(pipeline, complete, found, negate_likelihoods=negate)
+        else:
+            extracted = extraction.get_answers(pipeline, complete, found)
+        for document, answer in extracted:
             if isinstance(answer, str):
                 scorer.mark_unscored(document.document.index, pipeline.name, answer)
                 continue
@@ -214,84 +222,6 @@ def _judge_concurrently(
         scorer.unscored.update(alone.unscored)
         failed |= set(alone.unscored) if judge_failed else set()
     return failed
-
-
-def _extract(
-    pipeline: Pipeline, documents: Sequence[OpenDocument], found: dict[int, bool], *, negate_likelihoods: bool
-) -> list[tuple[OpenDocument, Answer | str]]:
-    """Apply one filter pipeline to all requests of the documents; return a string with the reason if there is no answer.
-
-    Updates `found`: the documents in which the filters look for an answer, and whether any pipeline found one.
-    """
-    responses: list[list[Any]] = []
-    fields: list[Mapping[str, Any]] = []
-    counts = []
-    for document in documents:
-        grouped = group_responses(document, negate_likelihoods=negate_likelihoods)
-        responses += grouped
-        counts.append(count := len(grouped))
-        if count == 1:
-            fields.append(document.document.fields)
-        else:
-            fields += [document.document.fields] * count
-    try:
-        with current_timer():
-            trace: list[list[Any]] | None = [] if pipeline.keeps_trace else None
-            values, nothing = pipeline.extract(responses, fields, trace)
-    except Exception:  # noqa: BLE001 - user code: a custom filter may raise anything
-        if pipeline.per_document and len(documents) > 1:  # find the document that raises
-            return [
-                pair
-                for document in documents
-                for pair in _extract(pipeline, [document], found, negate_likelihoods=negate_likelihoods)
-            ]
-        why = traceback.format_exc(limit=-3)
-        return [(document, why) for document in documents]
-    answers: list[tuple[OpenDocument, Answer | str]] = []
-    start, name = 0, pipeline.name
-    for document, count in zip(documents, counts, strict=True):
-        index = document.document.index
-        own = (values[start],) if count == 1 else tuple(values[start : start + count])
-        steps = tuple(tuple(step[start : start + count]) for step in trace) if trace else ()
-        answer = Answer(document=index, pipeline=name, values=own, steps=steps)
-        if pipeline.extracts:
-            found[index] = found.get(index, False) or not nothing.issuperset(range(start, start + count))
-        start += count
-        answers.append((document, answer))
-    return answers
-
-
-def group_responses(document: OpenDocument, *, negate_likelihoods: bool) -> list[list[Any]]:
-    """Return the raw values of each request, one per repeat, in order; a whole dialogue counts as one request."""
-    if document.dialogues is not None:
-        return [list(document.dialogues.answers)]
-    if len(document.outcomes) == 1:  # by far the most frequent case
-        outcome, asked = document.outcomes[0], document.requests[0]
-        if type(outcome) is Response and type(outcome.value) is str:
-            return [[_answer_with_calls(asked, outcome)]]
-    grouped: list[list[Any]] = []
-    for request, outcome in zip(document.requests, document.outcomes, strict=True):
-        assert outcome is not None and not isinstance(outcome, Failure)
-        value = outcome.value
-        raw: Any = (
-            _answer_with_calls(request, outcome) if type(value) is str else value
-        )  # filters and helpers get a text, (log probability, greedy) or a number
-        if not isinstance(value, str):
-            rolling = isinstance(request, RollingLikelihood)
-            total = -value.total if negate_likelihoods else value.total  # lmms-eval hands helpers losses
-            raw = total if rolling else (total, value.greedy)
-        if request.repeat == 0:
-            grouped.append([raw])
-        else:
-            grouped[-1].append(raw)
-    return grouped
-
-
-def _answer_with_calls(request: Request, response: Response) -> Any:
-    """Return the text of a response; with its calls if the request has tools."""
-    if type(request) is Generate and request.tools is not None:
-        return ToolAnswer.from_calls(str(response.value), response.tool_calls, request.tools)
-    return response.value
 
 
 class DocumentScorer:

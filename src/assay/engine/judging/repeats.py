@@ -13,7 +13,8 @@ from typing import Any
 
 from assay.core.records.verdicts import Answer, RepeatScores, Score
 from assay.engine.judging.context import JudgeContext
-from assay.engine.judging.documents import DocumentScorer, group_responses
+from assay.engine.judging.documents import DocumentScorer
+from assay.engine.judging.extraction import group_responses
 from assay.engine.open_document import JudgedBatch, OpenDocument
 from assay.engine.planning.records import Plan, PlannedTask
 from assay.engine.results.confidence_intervals import read_clusters

@@ -489,6 +489,42 @@ class Journal:
                     decoded = value if type(value) is float else rows.decode_verdict_value(value)
                     yield pipeline, metric, document, kind, decoded
 
+    def count_verdicts(self, task: str) -> list[tuple[str, str, int]]:
+        """Return (outcome, verdicts as JSON, number of documents) of the different verdicts of a task."""
+        query = (
+            "SELECT j.outcome, j.verdicts, count(*) FROM tasks t JOIN main.judged j ON j.id BETWEEN t.first AND t.last"
+            " WHERE t.name = ? GROUP BY j.verdicts, j.outcome"
+        )
+        return list(self.query(query, (task,)))
+
+    def find_documents_by_verdicts(
+        self, task: str, verdicts: Sequence[tuple[str, str]], *, limit: int = -1
+    ) -> list[tuple[int, str, str]]:
+        """Return (document, outcome, verdicts as JSON) of the documents with one of these (outcome, verdicts), in document order;
+        at most `limit` if given."""
+        query = (
+            "SELECT j.id - t.first, j.outcome, j.verdicts FROM tasks t JOIN main.judged j ON j.id BETWEEN t.first AND t.last"
+            " WHERE t.name = ? AND (j.outcome, j.verdicts) IN"
+            " (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)) ORDER BY j.id LIMIT ?"
+        )
+        return list(self.query(query, (task, json.dumps(verdicts), limit)))
+
+    def find_documents_by_outcome(self, task: str, endings: Sequence[str], *, limit: int = -1) -> list[int]:
+        """Return the documents with one of these outcomes (`open`: asked and not finished), in order; at most `limit` if given."""
+        query = (
+            f"SELECT r.id - t.first AS number {_FROM_ROWS.format('judged')}"
+            " AND r.outcome IN (SELECT value FROM json_each(?))"
+        )
+        arguments: list[Any] = [task, json.dumps(endings)]
+        if "open" in endings:
+            query += (
+                f" UNION SELECT r.id - t.first AS number {_FROM_ROWS.format('asked')}"
+                " AND NOT EXISTS (SELECT 1 FROM main.judged j WHERE j.id = r.id)"
+            )
+            arguments.append(task)
+        query += " ORDER BY number LIMIT ?"
+        return [number for (number,) in self.query(query, (*arguments, limit))]
+
     def read_repeats(self, task: str) -> Iterator[RepeatScores]:
         """Yield the repeat scores in document order."""
         query = (

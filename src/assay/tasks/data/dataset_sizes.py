@@ -7,15 +7,12 @@ noted in its cache when it loaded the dataset.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from assay.core.errors import DatasetError
+from assay.tasks.data.dataset_cards import find_config_info, is_config, list_mappings, read_card
 from assay.tasks.data.dataset_folders import find_cached, find_local_copy, find_snapshots
 from assay.tasks.data.local_files import SUFFIXES, read_files
 
@@ -25,9 +22,6 @@ _FILE_FORMATS = ("json", "csv", "parquet")
 
 _MAX_READ_BYTES = 20_000_000
 """Larger text files are not counted."""
-
-_YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""Headers of cards with many configurations are long."""
 
 
 def find_hub_split(config: Mapping[str, Any]) -> tuple[str, str, str] | None:
@@ -110,13 +104,13 @@ def count_hub_documents(dataset: str, config: str, split: str) -> int | None:
         if (count := _read_split_info(folder / "dataset_info.json", split)) is not None:
             return count
     for folder in find_snapshots(dataset):
-        if (count := _count_in_card(_read_card(folder), config, split)) is not None:
+        if (count := _count_in_card(read_card(folder), config, split)) is not None:
             return count
     return None
 
 
 def _count_in_folder(folder: Path, config: str, split: str) -> int | None:
-    card = _read_card(folder)
+    card = read_card(folder)
     patterns = list(_find_patterns(card, config, split)) or [
         f"{place}{split}-*.parquet" for place in (f"{config}/" if config else "data/", "")
     ]
@@ -127,26 +121,10 @@ def _count_in_folder(folder: Path, config: str, split: str) -> int | None:
     return count if count is not None else _count_in_card(card, config, split)
 
 
-def _read_card(folder: Path) -> Mapping[str, Any]:
-    """Return the YAML header of README.md; empty if there is none."""
-    path = folder / "README.md"
-    try:
-        return _parse_card(path, path.stat().st_mtime_ns)
-    except (OSError, ValueError, yaml.YAMLError):
-        return {}
-
-
-@lru_cache(maxsize=256)
-def _parse_card(path: Path, changed: int) -> Mapping[str, Any]:
-    header = re.match(r"---\n(.*?)\n---", path.read_text("utf-8"), re.DOTALL)
-    card = yaml.load(header[1], _YAML_LOADER) if header else None
-    return card if isinstance(card, Mapping) else {}
-
-
 def _find_patterns(card: Mapping[str, Any], config: str, split: str) -> Iterator[str]:
-    for entry in _list_mappings(card.get("configs")):
-        if _is_config(entry, config):
-            for files in _list_mappings(entry.get("data_files")):
+    for entry in list_mappings(card.get("configs")):
+        if is_config(entry, config):
+            for files in list_mappings(entry.get("data_files")):
                 paths = files.get("path")
                 if files.get("split") == split:
                     listed = paths if isinstance(paths, list) else [paths]
@@ -154,21 +132,10 @@ def _find_patterns(card: Mapping[str, Any], config: str, split: str) -> Iterator
 
 
 def _count_in_card(card: Mapping[str, Any], config: str, split: str) -> int | None:
-    for entry in _list_mappings(card.get("dataset_info")):
-        if _is_config(entry, config):
-            for one in _list_mappings(entry.get("splits")):
-                if one.get("name") == split and isinstance(one.get("num_examples"), int):
-                    return int(one["num_examples"])
+    for one in list_mappings(find_config_info(card, config).get("splits")):
+        if one.get("name") == split and isinstance(one.get("num_examples"), int):
+            return int(one["num_examples"])
     return None
-
-
-def _is_config(entry: Mapping[str, Any], config: str) -> bool:
-    return str(entry.get("config_name", "default")) == (config or "default")
-
-
-def _list_mappings(value: Any) -> list[Mapping[str, Any]]:
-    values = value if isinstance(value, list) else [value]
-    return [one for one in values if isinstance(one, Mapping)]
 
 
 def _read_split_info(path: Path, split: str) -> int | None:

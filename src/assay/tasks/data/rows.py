@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 from assay.core.errors import MissingPackage
 
-__all__ = ["Rows", "Split", "iterate_rows", "read_rows"]
+__all__ = ["Rows", "Split", "iterate_rows", "read_rows", "share_names"]
 
 _MAX_BATCH_ROWS = 256
 _MAX_BATCH_BYTES = 4_000_000
@@ -64,18 +64,28 @@ class Rows(Sequence[dict[str, Any]]):
         rows: Iterable[Mapping[str, Any]],
         *,
         columns: Iterable[str] = (),
-        fingerprint: str | None = None,
+        fingerprint: str | Callable[[], str] | None = None,
     ) -> None:
-        kept = [dict(row) for row in rows]
+        known: dict[tuple[str, ...], tuple[str, ...]] = {}
+        kept = [share_names(dict(row), known) for row in rows]
         self.features: dict[str, Any] = dict.fromkeys((*columns, *(key for row in kept for key in row)))
         self._rows: Sequence[Mapping[str, Any]] = kept
         self._names = tuple(self.features)
-        self._fingerprint = fingerprint
+        self._given_fingerprint = fingerprint
+
+    @property
+    def _fingerprint(self) -> str | None:
         """Hash of the source files. None if task code may have changed the rows."""
+        given = self._given_fingerprint
+        return given() if callable(given) else given
 
     @classmethod
     def wrap(
-        cls, rows: Sequence[Mapping[str, Any]], *, columns: Iterable[str], fingerprint: str | None = None
+        cls,
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        columns: Iterable[str],
+        fingerprint: str | Callable[[], str] | None = None,
     ) -> Rows:
         """Wrap rows without copying them, for example rows that are read from a file on demand."""
         wrapped = cls((), columns=columns, fingerprint=fingerprint)
@@ -167,6 +177,16 @@ class Rows(Sequence[dict[str, Any]]):
             why = f"the method `{method}` of a local data file"
             raise MissingPackage.of("datasets", why, extra="datasets") from None
         return getattr(Dataset.from_list(list(self)), method)(*arguments, **options)
+
+
+def share_names(row: dict[str, Any], known: dict[tuple[str, ...], tuple[str, ...]]) -> dict[str, Any]:
+    """Return the row with the same name objects as other rows: those of a parser take a quarter of the memory of short rows.
+
+    >>> share_names({"a": 1}, {("a",): ("a",)})
+    {'a': 1}
+    """
+    names = tuple(row)
+    return dict(zip(known.setdefault(names, names), row.values(), strict=True))
 
 
 class SelectedRows(Sequence[Mapping[str, Any]]):

@@ -1,7 +1,7 @@
 """Load the splits of a task's dataset.
 
-`local_files` reads local json, jsonl, csv and tsv files without further packages. `hf_datasets` loads everything else
-(the hub, parquet, arrow, a local copy of the hub under `--data_root`) with the `datasets` library.
+`local_files` reads local json, jsonl, csv and tsv files without further packages. `parquet_files` reads Parquet files, also of a
+local copy of the hub under `--data_root`, with pyarrow alone. `hf_datasets` loads everything else with the `datasets` library.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from typing import Any
 from assay.core.errors import DatasetError
 from assay.core.records.specs import TaskSpec
 from assay.tasks.data.allowed_folders import AllowedFolders
+from assay.tasks.data.dataset_cards import find_parquet_config
+from assay.tasks.data.dataset_folders import find_under_root
 from assay.tasks.data.local_files import SUFFIXES, read_files
+from assay.tasks.data.parquet_files import read_parquet_files, read_parquet_splits
 from assay.tasks.data.rows import Rows, Split
 
 __all__ = ["load_splits", "resolve_data_paths"]
@@ -53,14 +56,36 @@ def load_splits(
         for key, name in _list_local_paths(spec):
             folders.check_data(name, where=spec.place(key))
     if spec.dataset_path in ("json", "csv") and set(spec.dataset_kwargs) == {"data_files"}:
-        files = _resolve_local_files(spec)
+        files = _resolve_local_files(spec, SUFFIXES)
         if files is not None:
             return {name: read_files(paths) for name, paths in files.items()}
+    if (plain := _read_plain_parquet(spec, data_root)) is not None:
+        return plain
     if spec.dataset_path in _FILE_LOADERS:
         spec = replace(spec, dataset_kwargs=resolve_data_paths(spec))
     from assay.tasks.data.hf_datasets import load_hf_dataset
 
     return load_hf_dataset(spec, data_root=data_root, trust_remote_code=trust_remote_code)
+
+
+def _read_plain_parquet(spec: TaskSpec, data_root: str | None) -> Mapping[str, Split] | None:
+    """Read Parquet files without the `datasets` library; None if the library may read them differently.
+
+    `process_docs` gets a table of the library, because it may use any of its methods.
+    """
+    if spec.process_docs is not None or spec.fewshot.process_docs is not None:
+        return None
+    if spec.dataset_path == "parquet":
+        files = None
+        if set(spec.dataset_kwargs) == {"data_files"}:
+            files = _resolve_local_files(spec, (".parquet",))
+        return read_parquet_files(files) if files else None
+    if spec.dataset_path in _FILE_LOADERS or spec.dataset_kwargs.keys() - {"trust_remote_code", "token"}:
+        return None
+    path = str(spec.dataset_path)
+    folder = find_under_root(path, data_root) or Path(path)
+    config = find_parquet_config(folder, spec.dataset_name)
+    return read_parquet_splits(config) if config is not None else None
 
 
 def resolve_data_paths(spec: TaskSpec) -> dict[str, Any]:
@@ -124,8 +149,8 @@ def _as_split(rows: Any) -> Split:
     return rows if hasattr(rows, "features") else Rows(rows)
 
 
-def _resolve_local_files(spec: TaskSpec) -> dict[str, list[str]] | None:
-    """Return the paths by split name, or None if they are not local files of a supported format."""
+def _resolve_local_files(spec: TaskSpec, suffixes: Sequence[str]) -> dict[str, list[str]] | None:
+    """Return the paths by split name, or None if they are not all local files with one of these suffixes."""
     data_files = spec.dataset_kwargs["data_files"]
     by_split = data_files if isinstance(data_files, Mapping) else {"train": data_files}
     folder = Path(spec.path).parent
@@ -149,7 +174,7 @@ def _resolve_local_files(spec: TaskSpec) -> dict[str, list[str]] | None:
                     where=spec.place("dataset_kwargs"),
                     hint=f"paths are relative to {folder}",
                 )
-            if found.suffix not in SUFFIXES:
+            if found.suffix not in suffixes:
                 return None
             resolved.setdefault(str(split), []).append(str(found))
     return resolved

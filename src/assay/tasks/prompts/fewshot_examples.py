@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +23,9 @@ Fields = Mapping[str, Any]
 
 _MAX_LOADED_ROWS = 20_000
 """The largest `datasets` split that is read into memory. Its rows are slow to read one by one."""
+
+_MAX_FIRST_ROWS = 64
+"""The rows that `first_n` keeps in memory to compare them with each document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +180,8 @@ class FewshotSampler:
         self._rows: Mapping[int, Fields] = {}
         """Rows of the pool that are read already."""
 
+        self._first_rows: Sequence[Fields] = ()
+
     def prefetch(self, wanted: int, documents: int, known: Container[int]) -> None:
         """Draw the examples of the next documents, and read their rows together unless they are known."""
         if self.fixed or wanted > len(self.pool):
@@ -215,7 +220,7 @@ class FewshotSampler:
         """Return the positions of `count` examples."""
         picked = self._pick_first(count, document) if self.fixed else self._pick_random(count, document)
         if len(picked) < count:
-            raise self._pool_error(count, sum(row != document for row in self.pool))
+            raise self._pool_error(count, sum(row != document for row in iterate_rows(self.pool)))
         return picked
 
     def _pool_error(self, count: int, available: int) -> TaskError:
@@ -232,14 +237,24 @@ class FewshotSampler:
         wanted = count + one_more
         if wanted > len(self.pool):
             raise self._pool_error(wanted, len(self.pool))
-        drawn = list(range(wanted)) if self.fixed else self._draw(wanted)
-        return [index for index in drawn if self.get_row(index) != document][:count]
+        if self.fixed:
+            first = enumerate(islice(self._iterate_pool(), wanted))
+            return [index for index, row in first if row != document][:count]
+        return [index for index in self._draw(wanted) if self.get_row(index) != document][:count]
 
     def _pick_first(self, count: int, document: Fields | None) -> list[int]:
         if document is None:
             return list(range(min(count, len(self.pool))))
-        others = (index for index, row in enumerate(self.pool) if row != document)
+        others = (index for index, row in enumerate(self._iterate_pool()) if row != document)
         return list(islice(others, count))
+
+    def _iterate_pool(self) -> Iterator[Fields]:
+        """Iterate over the pool. Its first rows are read once."""
+        if not self._first_rows:
+            self._first_rows = list(iterate_rows(self.pool, 0, _MAX_FIRST_ROWS))
+        yield from self._first_rows
+        if len(self._first_rows) < len(self.pool):
+            yield from iterate_rows(self.pool, len(self._first_rows))
 
     def _pick_random(self, count: int, document: Fields | None) -> list[int]:
         everything = range(len(self.pool))
@@ -252,7 +267,7 @@ class FewshotSampler:
         kept = [index for index in drawn if self.get_row(index) != document][:count]
         if len(kept) < count:
             self._forget_ahead(wanted)
-            others = [index for index in everything if self.pool[index] != document]
+            others = [index for index, row in enumerate(iterate_rows(self.pool)) if row != document]
             kept = self._random.sample(others, count) if count <= len(others) else others
         return kept
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Any
 
 from assay.core.errors import UnknownName, UserError
 from assay.core.records.endings import ENDINGS
+from assay.store.journal.rows import decode_verdict_value, parse_json
 from assay.store.runs.run import Run
 
 __all__ = ["DocumentSelection", "ScoreColumn", "SelectedDocument", "find_score_column", "select_documents"]
@@ -54,11 +56,16 @@ class ScoreColumn:
     """1, or the best score of the task if that is higher; 0 or the lowest score if lower is better."""
 
     scores: dict[int, float]
+    """By document, or by group of documents with the same verdicts."""
 
-    def is_wrong(self, document: int) -> bool:
-        """Whether a document has a score and it is not the full one."""
-        score = self.scores.get(document)
+    def is_wrong(self, key: int) -> bool:
+        """Whether a document or group has a score and it is not the full one."""
+        score = self.scores.get(key)
         return score is not None and score != self.full_score
+
+    def rank(self, score: float | None) -> float:
+        """Return a number by which the worst scores come first."""
+        return (score or 0.0) * (1 if self.higher_is_better else -1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,12 +105,92 @@ def select_documents(
                 run, task, run.journal.read_document_numbers(task, limit=shares[task]), selection.metric
             )
         ], sum(counts.values())
+    if not selection.numbers and not selection.where.strip():
+        found = {task: _find_documents(run, task, selection) for task in tasks}
+        shares = _share_evenly({task: one.count for task, one in found.items()}, limit)
+        return [document for task in tasks for document in found[task].take(shares[task])], sum(
+            one.count for one in found.values()
+        )
     by_task = {task: _select_from_task(run, task, selection) for task in tasks}
     if selection.where.strip():
         by_task = _keep_matching(run, by_task, selection.where)
     counts = {task: len(documents) for task, documents in by_task.items()}
     shares = _share_evenly(counts, limit)
     return [one for task in tasks for one in by_task[task][: shares[task]]], sum(counts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _FoundDocuments:
+    """Documents that match, of which only those that are taken are read."""
+
+    count: int
+    take: Callable[[int], list[SelectedDocument]]
+    """Returns the first ones."""
+
+
+def _find_documents(run: Run, task: str, selection: DocumentSelection) -> _FoundDocuments:
+    """Return the wrong documents of a task, or those with some endings."""
+    if selection.wrong:
+        return _find_wrong_documents(run, task, selection)
+    counts = run.journal.count_outcomes(task)
+    counts["open"] = run.journal.count_documents(task) - sum(counts.values())
+
+    def take(limit: int) -> list[SelectedDocument]:
+        numbers = run.journal.find_documents_by_outcome(task, selection.endings, limit=limit)
+        return _describe_documents(run, task, numbers, selection.metric)
+
+    return _FoundDocuments(sum(counts.get(ending, 0) for ending in set(selection.endings)), take)
+
+
+def _find_wrong_documents(run: Run, task: str, selection: DocumentSelection) -> _FoundDocuments:
+    """Return the documents without the full score, the worst first. Documents with the same verdicts are counted together."""
+    groups = run.journal.count_verdicts(task)
+    with run.journal.report_decode_errors():
+        column = _choose_column(run, task, selection.metric, _read_verdict_groups(groups), is_complete=True)
+    if column is None:
+        return _FoundDocuments(0, lambda limit: [])
+    endings = set(selection.endings)
+    chosen = [
+        key
+        for key, (ending, _, _) in enumerate(groups)
+        if column.is_wrong(key) and (not endings or ending in endings)
+    ]
+    scores = column.scores
+    by_rank: dict[float, list[int]] = {}
+    for key in sorted(chosen, key=lambda key: column.rank(scores[key])):
+        by_rank.setdefault(column.rank(scores[key]), []).append(key)
+    keys = {groups[key][:2]: key for key in chosen}
+
+    def read(some: Sequence[int], limit: int = -1) -> list[SelectedDocument]:
+        rows = run.journal.find_documents_by_verdicts(task, [groups[key][:2] for key in some], limit=limit)
+        return [
+            SelectedDocument(task=task, number=number, ending=ending, score=scores[keys[ending, verdicts]])
+            for number, ending, verdicts in rows
+        ]
+
+    def take(limit: int) -> list[SelectedDocument]:
+        whole: list[int] = []
+        for same_score in by_rank.values():
+            count = sum(groups[key][2] for key in same_score)
+            if count > limit:
+                last = read(same_score, limit)
+                break
+            whole += same_score
+            limit -= count
+        else:
+            last = []
+        first = read(whole) if whole else []
+        first.sort(key=lambda one: (column.rank(one.score), one.number))
+        return first + last
+
+    return _FoundDocuments(sum(groups[key][2] for key in chosen), take)
+
+
+def _read_verdict_groups(groups: Sequence[tuple[str, str, int]]) -> Iterator[tuple[str, str, int, str, Any]]:
+    """Yield (pipeline, metric, number of the group, kind, value)."""
+    for key, (_, content, _) in enumerate(groups):
+        for pipeline, metric, kind, value, _ in parse_json(content):
+            yield pipeline, metric, key, kind, decode_verdict_value(value)
 
 
 def _share_evenly(counts: Mapping[str, int], limit: int | None) -> dict[str, int]:
@@ -176,6 +263,8 @@ def _describe_numbers(known: set[int]) -> str:
 def _describe_documents(
     run: Run, task: str, numbers: Sequence[int], metric: str, column: ScoreColumn | None = None
 ) -> list[SelectedDocument]:
+    if not numbers and not metric:
+        return []
     endings = run.journal.read_endings(task, numbers)
     column = column or _find_score_column_of(run, task, numbers, metric)
     scores = column.scores if column else {}
@@ -203,8 +292,7 @@ def _select_from_task(run: Run, task: str, selection: DocumentSelection) -> list
         and (column is None or column.is_wrong(one.number))
     ]
     if column is not None:
-        sign = 1 if column.higher_is_better else -1
-        found.sort(key=lambda one: (sign * (one.score or 0.0), one.number))
+        found.sort(key=lambda one: (column.rank(one.score), one.number))
     return found
 
 
@@ -229,8 +317,21 @@ def find_score_column(
     Raises:
         UnknownName: No task of the run has this metric.
     """
+    verdicts = run.journal.read_verdicts(task, documents)
+    return _choose_column(run, task, metric, verdicts, is_complete=documents is None)
+
+
+def _choose_column(
+    run: Run,
+    task: str,
+    metric: str,
+    verdicts: Iterable[tuple[str, str, int, str, Any]],
+    *,
+    is_complete: bool,
+) -> ScoreColumn | None:
+    """Return the column of a metric. `is_complete`: these are the verdicts of all documents."""
     columns: dict[tuple[str, str], dict[int, float]] = {}
-    for pipeline, name, document, kind, value in run.journal.read_verdicts(task, documents):
+    for pipeline, name, document, kind, value in verdicts:
         if kind == "score" and isinstance(value, (int, float)):
             columns.setdefault((pipeline, name), {})[document] = float(value)
     pipelines, metrics = _list_columns(run, task)
@@ -238,7 +339,7 @@ def find_score_column(
     if metric:
         name, _, pipeline = metric.partition(",")
         order = [key for key in order if key[1] == name and pipeline in ("", key[0])]
-        if not order and documents is None:
+        if not order and is_complete:
             _check_metric(run, metric)
     if not order:
         return None

@@ -9,7 +9,7 @@ import sys
 from types import ModuleType
 from typing import Any, ClassVar
 
-from assay.core.errors import InvalidOption
+from assay.core.errors import InvalidOption, MissingPackage
 
 __all__ = ["HFLM", "VLLM", "ModelReference", "find_reference", "register_model_modules"]
 
@@ -20,6 +20,22 @@ class ModelReference:
     """A model by name, with arguments."""
 
     name: ClassVar[str] = ""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Refuse a subclass of a script that changes more than the arguments: the changes would have no effect.
+
+        Raises:
+            MissingPackage: The class overrides methods.
+        """
+        super().__init_subclass__(**keywords)
+        changed = [name for name, value in vars(cls).items() if callable(value) and not name.startswith("__")]
+        if cls.__module__ != __name__ and changed:
+            raise MissingPackage(
+                f"`{cls.__name__}` overrides `{changed[0]}`: subclasses of model classes need the package of the harness",
+                where=cls.__module__,
+                hint="install lm_eval or lmms_eval instead of the aliases, and run `assay run --model NAME --include_path FILE.py`;"
+                " subclasses of `LM` and `TemplateLM` need no package",
+            )
 
     def __init__(self, pretrained: Any = None, **arguments: Any) -> None:
         if pretrained is not None and not isinstance(pretrained, str):

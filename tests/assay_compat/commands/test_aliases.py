@@ -194,6 +194,20 @@ except MissingPackage as error:
 """
 
 
+def test_scripts_import_modules_of_task_folders_that_a_variable_names(workspace: Path) -> None:
+    folder = workspace / "unpacked" / "lm_eval" / "tasks" / "own_family"
+    folder.mkdir(parents=True)
+    (folder / "task.py").write_text("VALUE = 3\n")
+    (workspace / "script.py").write_text(
+        "import os\nos.environ['ASSAY_TASKS'] = 'unpacked'\nfrom lm_eval.tasks.own_family import task\n"
+        "from lm_eval.tasks import TaskManager\nprint(task.VALUE, task.__file__)\n"
+        "import importlib.util\nassert importlib.util.find_spec('lm_eval.tasks.nothing') is None\n"
+    )
+    done = run(workspace, "script")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["3", str(folder / "task.py")]
+
+
 def test_serve_reports_a_wrong_port(workspace: Path) -> None:
     for words in (["lmms_eval", "serve"], ["lmms_eval.launch_server"]):
         done = run(workspace, *words, "--port", "99999")

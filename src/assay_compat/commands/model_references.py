@@ -11,7 +11,14 @@ from typing import Any, ClassVar
 
 from assay.core.errors import InvalidOption, MissingPackage
 
-__all__ = ["HFLM", "VLLM", "ModelReference", "find_reference", "register_model_modules"]
+__all__ = [
+    "HFLM",
+    "VLLM",
+    "ModelReference",
+    "find_reference",
+    "make_reference_class",
+    "register_model_modules",
+]
 
 _OPTIONS = frozenset(("batch_size", "device"))
 
@@ -109,6 +116,20 @@ def find_reference(name: str, arguments: dict[str, Any]) -> ModelReference | Non
         not isinstance(arguments.get(key), (str, type(None))) for key in ("pretrained", "tokenizer")
     )
     return HFLM(**arguments) if is_loaded and name in ("hf", "hf-auto", "huggingface") else None
+
+
+def make_reference_class(name: str) -> type[ModelReference]:
+    """Return the class of a model that Assay has: `get_model("hf")` of lm-eval.
+
+    Raises:
+        UnknownName: There is no model with this name.
+    """
+    from assay.models import MODELS
+
+    if name in ("hf", "hf-auto", "huggingface"):
+        return HFLM
+    MODELS.get(name, where="get_model")
+    return type("Model", (ModelReference,), {"name": name, "__doc__": f"The model `{name}`, run by Assay."})
 
 
 def register_model_modules(package: str) -> None:

@@ -14,6 +14,7 @@ __all__ = [
     "get_aggregation",
     "get_filter",
     "get_metric",
+    "get_model",
     "register_aggregation",
     "register_filter",
     "register_metric",
@@ -77,6 +78,13 @@ def register_model(*names: str) -> Callable[[T], T]:
         return item
 
     return keep
+
+
+def get_model(model_name: str) -> Any:
+    """Return a model class by name."""
+    from assay_compat.models.registry import get_model_class
+
+    return get_model_class(model_name)
 
 
 def get_filter(name: str) -> Any:

@@ -21,6 +21,10 @@ from types import ModuleType
 from typing import Any
 
 from assay.scoring.hf_evaluate import load_metric as served_load
+from assay.tasks.files.index import find_task_roots
+
+_TREE_CHILD = 2
+"""Number of dots in the name of a module directly in a task tree: `lm_eval.tasks.unitxt`."""
 
 __all__ = ["HarnessFinder", "ThirdPartyFinder", "patch_evaluate", "import_submodule"]
 
@@ -32,6 +36,7 @@ class HarnessFinder:
         self.packages = packages
         self._folder = folder
         self._task_trees: dict[str, list[str]] = {package: [] for package in packages}
+        self._with_roots: set[str] = set()
 
     def add_tasks(self, package: str, tree: Path) -> None:
         """Add a folder to the search path of `<package>.tasks`."""
@@ -62,8 +67,21 @@ class HarnessFinder:
         return _spec_from_shim(name, file)
 
     def _find_in_task_tree(self, name: str, path: Sequence[str] | None) -> ModuleSpec | None:
-        """Find a module or folder of a task tree."""
-        return PathFinder.find_spec(name, list(path) if path is not None else None)
+        """Find a module or folder of a task tree; of one that `ASSAY_TASKS` names if a script imports it before a run."""
+        found = PathFinder.find_spec(name, list(path) if path is not None else None)
+        package, *rest = name.split(".")
+        if found is not None or len(rest) != _TREE_CHILD or not self._add_task_roots(package):
+            return found
+        return PathFinder.find_spec(name, self._task_trees[package])
+
+    def _add_task_roots(self, package: str) -> bool:
+        """Add the task folders that Assay finds without options, once; return whether there are any of this package."""
+        if package not in self._with_roots:
+            self._with_roots.add(package)
+            for root in find_task_roots([]):
+                if root.parts[-2:] == (package, "tasks"):
+                    self.add_tasks(package, root)
+        return bool(self._task_trees[package])
 
     def _has_installed_module(self, package: str, rest: str) -> bool:
         """Whether the installed package has this module, as a file or as a folder."""
@@ -88,7 +106,7 @@ class HarnessFinder:
 _FALLBACKS = frozenset(
     f"{package}.{module}"
     for package in ("lm_eval", "lmms_eval")
-    for module in ("api.model", "evaluator", "protocol")
+    for module in ("api.model", "evaluator", "models.api_models", "protocol")
 )
 """Shims that stand back if the installed package has the module: its model classes derive from its own bases."""
 

@@ -10,7 +10,7 @@ import pytest
 import assay
 from assay.core.records.responses import Failure
 from assay.testing import ScriptedModel
-from assay.user_code.random_state import TaskRandomState
+from assay.user_code.random_state import LoadingRandomState, TaskRandomState
 
 TASK = """
 task: drawn
@@ -115,3 +115,29 @@ def test_judging_a_document_is_seeded_by_that_document() -> None:
     assert random.random() != first
     state.seed_for_document(3)
     assert random.random() == first
+
+
+def test_imports_of_helpers_draw_once_in_a_run() -> None:
+    import random
+
+    expected = random.Random(0)
+    expected.getrandbits(24)
+    before = random.getstate()
+    try:
+        loading = LoadingRandomState((0, 1234, 1234, 1234))
+        loading.start()
+        loading.import_file("one.py", [("rich", None)])
+        loading.import_file("two.py", [("rich", None)])
+        assert loading.start()[0] == expected.getstate()
+        loading.import_file("three.py", [("random", 42)])
+        assert loading.start()[0] == random.Random(42).getstate()
+        random.random()  # the code of a task, whose draws are not kept
+        loading.import_file("three.py", [("random", 42)])
+        loading.import_file("four.py", [])
+        loading.start(1)
+        loading.import_file("three.py", [("random", 42)])
+        expected = random.Random(42)
+        expected.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=8)
+        assert loading.start()[0] == expected.getstate()
+    finally:
+        random.setstate(before)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import io
 import json
 import math
 import multiprocessing
@@ -38,6 +39,13 @@ __all__ = ["compare_bridge", "write_tasks"]
 
 _PATTERNS = {"lm_eval": "tasks-*.jsonl*", "lmms_eval": "records-*.jsonl*"}
 _OUTPUT_TYPES = ("generate_until", "multiple_choice", "loglikelihood", "loglikelihood_rolling")
+_SCORE_FLAGS = frozenset({"gold_sensitive", "score_varies"})
+"""Flags of a record that describe its scores; the others are reasons not to compare it."""
+
+_FILE_FEATURES = {
+    "bytes": {"_type": "Value", "dtype": "binary"},
+    "path": {"_type": "Value", "dtype": "string"},
+}
 _TOLERANCE = 1e-9
 _VIDEO_SUFFIXES = frozenset({".avi", ".mkv", ".mov", ".mp4", ".webm"})
 
@@ -195,7 +203,7 @@ def _choose_records(
 
 def _is_usable(record: Mapping[str, Any], modality: str, root: Path) -> bool:
     """Whether the task uses `load_dataset`, neither samples nor guesses, and was recorded without remarks."""
-    flags = record.get("flags") or {}
+    flags = {key for key, value in (record.get("flags") or {}).items() if value and key not in _SCORE_FLAGS}
     path = root / record["yaml_relpath"]
     source = path.read_text(encoding="utf-8")
     source += _read_included(source, path)
@@ -243,9 +251,39 @@ def _build_splits(record: Mapping[str, Any], harness: str, corpus: Path) -> Mapp
     from tools.oracle.lmms_eval_values import Media
 
     rows = Media(corpus).decode(record["docs"])
-    features = datasets.Features.from_dict(record["features_hf"])
+    described = dict(record["features_hf"])
+    sounds = [name for name, kind in described.items() if {"array", "sampling_rate"} <= set(kind)]
+    for name in sounds:
+        described[name] = _FILE_FEATURES
+        rows = [{**row, name: _encode_audio(row.get(name))} for row in rows]
+    if not hasattr(datasets, "List"):
+        described = _convert_lists(described)
+    features = datasets.Features.from_dict(described)
     columns = {name: [row.get(name) for row in rows] for name in features}
-    return dict.fromkeys(record["splits"], datasets.Dataset.from_dict(columns, features=features))
+    made = datasets.Dataset.from_dict(columns, features=features)
+    for name in sounds:
+        made = made.cast_column(name, datasets.Audio())
+    return dict.fromkeys(record["splits"], made)
+
+
+def _encode_audio(value: Any) -> Any:
+    """Return recorded samples as a WAV file, as a column of type `Audio` keeps them."""
+    if value is None:
+        return None
+    import soundfile
+
+    file = io.BytesIO()
+    soundfile.write(file, value["array"], value["sampling_rate"], format="WAV", subtype="FLOAT")
+    return {"bytes": file.getvalue(), "path": None}
+
+
+def _convert_lists(described: Any) -> Any:
+    """Return a description of features for versions of `datasets` before 4, which decode audio without torchcodec."""
+    if isinstance(described, Mapping):
+        if described.get("_type") == "List":
+            return [_convert_lists(described["feature"])]
+        return {key: _convert_lists(value) for key, value in described.items()}
+    return described
 
 
 def compare_bridge(
@@ -283,8 +321,11 @@ def _evaluate_in_harness(
         runpy.run_path(str(include_path))
     tasks = importlib.import_module(f"{harness}.tasks")
     evaluator = importlib.import_module(f"{harness}.evaluator")
-    manager = tasks.TaskManager(include_path=str(folder), include_defaults=False)
     more: dict[str, Any] = {"confirm_run_unsafe_code": True}
+    prompted = (
+        {"model_name": model} if harness == "lmms_eval" else {}
+    )  # its tasks have prompts for some models
+    manager = tasks.TaskManager(include_path=str(folder), include_defaults=False, **prompted)
     if harness == "lmms_eval":  # some aggregations write files
         more = {"cli_args": Namespace(output_path=str(folder / "submissions"), process_with_media=False)}
     results = evaluator.simple_evaluate(

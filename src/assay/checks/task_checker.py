@@ -26,7 +26,7 @@ from assay.checks.templates import check_templates
 from assay.checks.variants import check_variants
 from assay.core.options.run_spec import RunSpec
 from assay.core.records.specs import TaskSpec
-from assay.tasks.files.helper_functions import may_draw_at_random
+from assay.tasks.files.helper_functions import iterate_import_draws, may_draw_at_random
 from assay.tasks.task import Task
 from assay.user_code.random_state import LOOKUPS_BEFORE_PROMPTS, LoadingRandomState, TaskRandomState
 
@@ -144,6 +144,8 @@ def _check_agent(spec: TaskSpec, findings: Findings) -> None:
 
 def _load_at_random(task: Task, loading: LoadingRandomState) -> AbstractContextManager[None]:
     """Load the documents with the draws of a run of this task alone; return a context that renders with its draws."""
+    for path, draws in iterate_import_draws(task.spec):
+        loading.import_file(path, draws)
     task.load_at_random()
     loading.keep()
     states = loading.start(LOOKUPS_BEFORE_PROMPTS)

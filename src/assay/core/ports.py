@@ -28,6 +28,7 @@ __all__ = [
     "Sink",
     "SupportsComputeMeter",
     "SupportsDocuments",
+    "SupportsRandomStates",
     "SupportsMediaPreparation",
     "SupportsPreview",
     "SupportsOutputLimit",
@@ -308,6 +309,15 @@ class SupportsDocuments(Protocol):
 
     def receive_documents(self, split: str, documents: Sequence[Document]) -> None:
         """Receive the documents of the requests that follow, and the split that they come from."""
+        ...
+
+
+@runtime_checkable
+class SupportsRandomStates(Protocol):
+    """A model that draws from the global random generators, from where the loading of the tasks stopped."""
+
+    def receive_random_states(self, states: tuple[Any, Any]) -> None:
+        """Receive the states of the generators of Python and NumPy before the first prompt."""
         ...
 
 

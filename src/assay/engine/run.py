@@ -16,6 +16,7 @@ from functools import partial
 from itertools import chain
 
 from assay.core.errors import AssayError
+from assay.core.ports import SupportsRandomStates
 from assay.core.progress import RunProgress, TaskProgress
 from assay.core.records.documents import Document
 from assay.core.records.requests import Generate, Request, compute_fingerprint
@@ -302,6 +303,8 @@ class _RunStream:
             await self.services.open()
             await open_model(self.plan.model)
             self.model_is_open = True
+            if isinstance(self.plan.model, SupportsRandomStates) and self.plan.random_states is not None:
+                self.plan.model.receive_random_states(self.plan.random_states)
             await self.services.probe_calls.record()
             self.progress.stage = "ask"
             try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,6 +25,9 @@ GeneratorStates = tuple[Any, Any]
 LOOKUPS_BEFORE_PROMPTS = 3
 """How often lm-eval looks up the name of a task that is alone in its run, between its loading and its first prompt."""
 
+_RICH_STYLE_BITS = 24
+"""What the module `rich.style` draws when it is imported."""
+
 _NAME_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
@@ -36,11 +39,15 @@ def draw_names(count: int) -> None:
 
 def seed_global_generators(seed: tuple[int | None, ...]) -> None:
     """Seed the global generators of Python and NumPy, as lm-eval does before it loads tasks."""
-    import numpy
-
     random.seed(seed[0])
     if seed[1] is not None:
-        numpy.random.seed(seed[1])
+        _seed_numpy(seed[1])
+
+
+def _seed_numpy(seed: int | None) -> None:
+    import numpy
+
+    numpy.random.seed(seed)
 
 
 def get_generator_states() -> GeneratorStates:
@@ -68,6 +75,7 @@ class LoadingRandomState:
     def __init__(self, seed: tuple[int | None, ...]) -> None:
         self._seed = seed
         self._states: GeneratorStates | None = None
+        self._imported: set[str] = set()
 
     def start(self, names: int = 0) -> GeneratorStates:
         """Set the generators for the next task, after lm-eval has looked up this number of names."""
@@ -77,6 +85,27 @@ class LoadingRandomState:
             set_generator_states(self._states)
         draw_names(names)
         return self.keep()
+
+    def import_file(self, name: str, draws: Sequence[tuple[str, int | None]]) -> None:
+        """Do to the generators what the import of a helper file does, if it is the first one of the file in this run.
+
+        `draws` are the names of generators with their new seeds; `("rich", None)` is the first import of that package. The
+        state does not depend on what this process has imported before.
+        """
+        if name in self._imported or not draws:
+            return
+        self._imported.add(name)
+        if self._states is not None:
+            set_generator_states(self._states)
+        for kind, seed in draws:
+            if kind == "random":
+                random.seed(seed)
+            elif kind == "numpy":
+                _seed_numpy(seed)
+            elif kind not in self._imported:
+                self._imported.add(kind)
+                random.getrandbits(_RICH_STYLE_BITS)
+        self.keep()
 
     def keep(self) -> GeneratorStates:
         """Keep the states for the task after this one."""

@@ -21,7 +21,7 @@ from assay_compat.commands.translation import (
     translate,
 )
 
-__all__ = ["FLAGS", "main", "print_results", "translate_command"]
+__all__ = ["FLAGS", "main", "print_results", "print_table", "translate_command", "write_results"]
 
 _POWER_HINT = "use `assay power` for power analysis"
 
@@ -36,6 +36,7 @@ commands:
   lmms_eval eval [OPTIONS]              evaluate (the default command)
   lmms_eval tasks [list|groups|tags]    list names
   lmms_eval models                      list models
+  lmms_eval serve [--host H] [--port N] start the evaluation server
   lmms_eval version                     show the version"""
 
 FLAGS: tuple[Flag, ...] = (
@@ -81,21 +82,39 @@ FLAGS: tuple[Flag, ...] = (
 
 def main() -> NoReturn:
     """Run the command line of this process."""
+    if sys.argv[1:2] == ["serve"]:
+        from assay_compat.evaluation_server.launch import main as serve
+
+        serve(sys.argv[2:])
     run_translated(translate_command, print_results)
 
 
 def print_results(run: Any) -> None:
     """Print lmms-eval's table, and write the results under lmms-eval's file names if there is an output path."""
-    from assay.viewer.exports.lmms_eval import write_lmms_eval
+    print_table(run)
+    folder = run.facts["spec"].get("output_path")
+    if folder:
+        results, _ = write_results(run, Path(folder))
+        sys.stdout.write(f"results   {results}\n")
+
+
+def print_table(run: Any) -> None:
+    """Print the results of a run as lmms-eval does."""
     from assay_compat.commands import lm_eval
 
     lm_eval.print_results(run)
-    options = run.facts["spec"]
-    if options.get("output_path"):
-        results, *samples = write_lmms_eval(run, list(run.tasks), Path(options["output_path"]))
-        sys.stdout.write(f"results   {results}\n")
-        for file in samples if not options.get("log_samples") else ():
-            file.unlink()
+
+
+def write_results(run: Any, folder: Path) -> tuple[Path, list[Path]]:
+    """Write the results of a run under lmms-eval's file names, and the samples if the run logs them; return the files."""
+    from assay.viewer.exports.lmms_eval import write_lmms_eval
+
+    results, *samples = write_lmms_eval(run, list(run.tasks), folder)
+    if run.facts["spec"].get("log_samples"):
+        return results, samples
+    for file in samples:
+        file.unlink()
+    return results, []
 
 
 def translate_command(arguments: Sequence[str]) -> Translation:

@@ -9,9 +9,16 @@ import sys
 from types import ModuleType
 from typing import Any, ClassVar
 
-from assay.core.errors import InvalidOption
+from assay.core.errors import InvalidOption, MissingPackage
 
-__all__ = ["HFLM", "VLLM", "ModelReference", "find_reference", "register_model_modules"]
+__all__ = [
+    "HFLM",
+    "VLLM",
+    "ModelReference",
+    "find_reference",
+    "make_reference_class",
+    "register_model_modules",
+]
 
 _OPTIONS = frozenset(("batch_size", "device"))
 
@@ -20,6 +27,22 @@ class ModelReference:
     """A model by name, with arguments."""
 
     name: ClassVar[str] = ""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Refuse a subclass of a script that changes more than the arguments: the changes would have no effect.
+
+        Raises:
+            MissingPackage: The class overrides methods.
+        """
+        super().__init_subclass__(**keywords)
+        changed = [name for name, value in vars(cls).items() if callable(value) and not name.startswith("__")]
+        if cls.__module__ != __name__ and changed:
+            raise MissingPackage(
+                f"`{cls.__name__}` overrides `{changed[0]}`: subclasses of model classes need the package of the harness",
+                where=cls.__module__,
+                hint="install lm_eval or lmms_eval instead of the aliases, and run `assay run --model NAME --include_path FILE.py`;"
+                " subclasses of `LM` and `TemplateLM` need no package",
+            )
 
     def __init__(self, pretrained: Any = None, **arguments: Any) -> None:
         if pretrained is not None and not isinstance(pretrained, str):
@@ -93,6 +116,20 @@ def find_reference(name: str, arguments: dict[str, Any]) -> ModelReference | Non
         not isinstance(arguments.get(key), (str, type(None))) for key in ("pretrained", "tokenizer")
     )
     return HFLM(**arguments) if is_loaded and name in ("hf", "hf-auto", "huggingface") else None
+
+
+def make_reference_class(name: str) -> type[ModelReference]:
+    """Return the class of a model that Assay has: `get_model("hf")` of lm-eval.
+
+    Raises:
+        UnknownName: There is no model with this name.
+    """
+    from assay.models import MODELS
+
+    if name in ("hf", "hf-auto", "huggingface"):
+        return HFLM
+    MODELS.get(name, where="get_model")
+    return type("Model", (ModelReference,), {"name": name, "__doc__": f"The model `{name}`, run by Assay."})
 
 
 def register_model_modules(package: str) -> None:

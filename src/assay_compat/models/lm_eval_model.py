@@ -95,11 +95,15 @@ class LmEvalModel:
         """Keep the documents of the requests that follow, for `Instance.doc`."""
         self._documents.update(((one.task, one.index), one.fields) for one in documents)
 
+    def receive_random_states(self, states: tuple[Any, Any]) -> None:
+        """Receive the generators as the loading of the tasks left them."""
+        self._random.receive(states)
+
     async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
         """Send the requests of each kind in one call, in a thread."""
         if not self._has_answered:
             self._has_answered = True
-            self._random.draw_names(LOOKUPS_BEFORE_PROMPTS * len({request.task for request in window}))
+            self._random.start_requests(LOOKUPS_BEFORE_PROMPTS * len({request.task for request in window}))
         kinds: dict[type[Request], list[Request]] = {}
         for request in window:
             kinds.setdefault(type(request), []).append(request)

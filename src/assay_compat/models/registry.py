@@ -12,11 +12,12 @@ from typing import Any
 
 from assay.core.errors import AssayError, InvalidOption, MissingPackage, UnknownName
 from assay.core.ports import Model
+from assay_compat.commands.model_references import make_reference_class
 from assay_compat.models.lm_eval_model import LmEvalModel
 from assay_compat.models.lmms_eval_model import LmmsEvalModel, is_lmms_class
 from assay_compat.models.sources import ClassSource
 
-__all__ = ["HARNESSES", "find_model", "list_models", "register_class"]
+__all__ = ["HARNESSES", "find_model", "get_model_class", "list_models", "register_class"]
 
 HARNESSES = ("lm_eval", "lmms_eval")
 _CLASSES: dict[str, type] = {}
@@ -45,6 +46,17 @@ def find_model(name: str) -> Callable[..., Model] | None:
     if name not in _CLASSES:
         return None
     return _make_factory("lmms_eval" if is_lmms_class(_CLASSES[name]) else "lm_eval", name, _CLASSES[name])
+
+
+def get_model_class(name: str) -> type:
+    """Return the class of a model of lm-eval: a registered class, one of the package, or without the package Assay's model.
+
+    Raises:
+        UnknownName: There is no such model.
+    """
+    if name in _CLASSES:
+        return _CLASSES[name]
+    return _import_class("lm_eval", name) if _is_installed("lm_eval") else make_reference_class(name)
 
 
 def list_models(harness: str) -> list[str]:

@@ -39,6 +39,8 @@ class GlobalRandomState:
     def __init__(self, seeds: Sequence[int | None] | None) -> None:
         self._seeds = list(seeds[:3]) if seeds else None
         self._states: list[Any] | None = None
+        self._seeded: list[Any] | None = None
+        self._loaded: tuple[Any, Any] | None = None
 
     @contextmanager
     def apply(self) -> Iterator[None]:
@@ -54,11 +56,23 @@ class GlobalRandomState:
             self._states = _read_states()
             _write_states(before)
 
-    def draw_names(self, count: int) -> None:
-        """Draw as the harness does when it looks up the names of tasks, before its first request."""
-        if self._seeds is not None:
-            with self.apply():
-                draw_names(count)
+    def receive(self, states: tuple[Any, Any]) -> None:
+        """Receive the generators of Python and NumPy as the loading of the tasks left them."""
+        self._loaded = states
+
+    def start_requests(self, names: int) -> None:
+        """Do what the harness does between the loading of the model and the first request: load the tasks.
+
+        Without the states after that, or if the model itself has drawn, only the lookups of `names` names are known.
+        """
+        if self._seeds is None:
+            return
+        with self.apply():
+            if self._loaded is not None and _is_same(_read_states(), self._seeded):
+                random.setstate(self._loaded[0])
+                sys.modules["numpy"].random.set_state(self._loaded[1])
+            else:
+                draw_names(names)
 
     def _seed(self) -> None:
         python, numpy, torch = self._seeds or (None, None, None)
@@ -68,6 +82,7 @@ class GlobalRandomState:
             sys.modules["numpy"].random.seed(numpy)
         if torch is not None and "torch" in sys.modules:
             sys.modules["torch"].manual_seed(torch)
+        self._seeded = _read_states()
 
 
 def _read_states() -> list[Any]:
@@ -75,6 +90,16 @@ def _read_states() -> list[Any]:
 
     torch: Any = sys.modules.get("torch")
     return [random.getstate(), np.random.get_state(), None if torch is None else torch.random.get_rng_state()]
+
+
+def _is_same(states: list[Any], others: list[Any] | None) -> bool:
+    """Whether the generators of Python and NumPy are in the same states."""
+    if others is None or states[0] != others[0]:
+        return False
+    return all(
+        bool((one == other).all()) if hasattr(one, "all") else one == other
+        for one, other in zip(states[1], others[1], strict=True)
+    )
 
 
 def _write_states(states: list[Any]) -> None:

@@ -173,12 +173,15 @@ assert lm_eval.tasks.TaskManager and lm_eval.utils.make_table and lm_eval.models
 assert lmms_eval.evaluator.simple_evaluate
 assert not hasattr(lm_eval, "nothing")
 assert lm_eval.api.model.LM and lmms_eval.api.model.lmms and not hasattr(lm_eval.api, "nothing")
-try:
-    from lmms_eval.entrypoints import EvalClient
-except ImportError as error:
-    assert "Assay has no evaluation server" in str(error)
-else:
-    raise AssertionError
+from lmms_eval.entrypoints import AsyncEvalClient, EvalClient, JobScheduler, JobStatus, ServerArgs, launch_server
+from lmms_eval.entrypoints.client import EvalClient as same_client
+from lmms_eval.entrypoints.http_server import app
+from lmms_eval.entrypoints.job_scheduler import JobScheduler as same_scheduler
+from lmms_eval.entrypoints.protocol import EvaluateRequest
+from lmms_eval.entrypoints.server_args import ServerArgs as same_args
+from lmms_eval.launch_server import prepare_server_args
+assert EvalClient is same_client and JobScheduler is same_scheduler and callable(app)
+assert prepare_server_args(["--port", "8001"]) == same_args(port=8001) == ServerArgs(port=8001)
 from lmms_eval.models.simple.qwen2_5_vl import Qwen2_5_VL
 model = Qwen2_5_VL(pretrained="x/y", device="cpu")
 print(model.name, model.arguments, model.options)
@@ -191,7 +194,30 @@ except MissingPackage as error:
 """
 
 
+def test_scripts_import_modules_of_task_folders_that_a_variable_names(workspace: Path) -> None:
+    folder = workspace / "unpacked" / "lm_eval" / "tasks" / "own_family"
+    folder.mkdir(parents=True)
+    (folder / "task.py").write_text("VALUE = 3\n")
+    (workspace / "script.py").write_text(
+        "import os\nos.environ['ASSAY_TASKS'] = 'unpacked'\nfrom lm_eval.tasks.own_family import task\n"
+        "from lm_eval.tasks import TaskManager\nprint(task.VALUE, task.__file__)\n"
+        "import importlib.util\nassert importlib.util.find_spec('lm_eval.tasks.nothing') is None\n"
+    )
+    done = run(workspace, "script")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["3", str(folder / "task.py")]
+
+
+def test_serve_reports_a_wrong_port(workspace: Path) -> None:
+    for words in (["lmms_eval", "serve"], ["lmms_eval.launch_server"]):
+        done = run(workspace, *words, "--port", "99999")
+        assert done.returncode == 2, done.stderr
+        assert "error: the port must be an integer from 1 to 65535, got 99999" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
 def test_submodules_and_model_classes_have_the_import_locations_of_scripts(workspace: Path) -> None:
+    pytest.importorskip("starlette")
     (workspace / "script.py").write_text(SUBMODULES)
     found = run(workspace, "script")
     assert found.returncode == 0, found.stderr

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.making import write_task
 
-from assay.core.errors import InvalidOption
+from assay.core.errors import InvalidOption, MissingPackage, UnknownName
 from assay_compat.commands.evaluator_config import EvaluatorConfig
 from assay_compat.commands.model_references import HFLM, VLLM
 from assay_compat.commands.script_api import TaskManager, evaluate, get_task_dict, simple_evaluate
@@ -251,3 +251,27 @@ def test_samples_have_numbers_and_tuples_as_in_memory_of_lm_eval(workspace: Path
     assert sample["arguments"] == [("Which?", " long one"), ("Which?", " b")]
     assert sample["resps"] == [[(-9.0, False)], [(-2.0, False)]]
     assert (sample["filtered_resps"], sample["target"]) == ([(-9.0, False), (-2.0, False)], 1)
+
+
+def test_subclass_of_a_reference_that_overrides_a_method_is_an_error() -> None:
+    class Small(HFLM):
+        def __init__(self, **arguments: Any) -> None:
+            super().__init__(pretrained="gpt2", **arguments)
+
+    assert Small(dtype="float32").arguments == {"pretrained": "gpt2", "dtype": "float32"}
+    with pytest.raises(MissingPackage, match="`Changed` overrides `generate_until`"):
+
+        class Changed(HFLM):
+            def generate_until(self, requests: Any) -> list[str]:
+                return []
+
+
+def test_get_model_returns_a_class_that_scripts_create_from_arguments(workspace: Path) -> None:
+    from assay_compat.shims.lm_eval.api.registry import get_model
+
+    assert get_model("hf") is HFLM
+    embedded = get_model("embedded").create_from_arg_string("", {"batch_size": 1})
+    results = simple_evaluate(model=embedded, tasks=["quickstart_addition"], limit=2)
+    assert results["results"]["quickstart_addition"]["exact_match,get-sum"] == 1.0
+    with pytest.raises(UnknownName, match="embeded"):
+        get_model("embeded")

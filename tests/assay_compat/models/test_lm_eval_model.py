@@ -9,6 +9,7 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.making import write_task
 
@@ -165,6 +166,40 @@ def test_random_numbers_of_the_model_continue_from_the_seeds_of_the_run() -> Non
         sequence.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=8)
     values = [outcome.value for outcome in outcomes.values() if isinstance(outcome, Response)]
     assert values == [LogProbability(-sequence.random(), greedy=True) for _ in requests]
+
+
+def rate(model: LmEvalModel, count: int) -> list[float]:
+    requests = [
+        Likelihood(task="t", document=n, prompt=Prompt.of_text(f"{n}"), continuation=" a")
+        for n in range(count)
+    ]
+    outcomes = answer(model, requests)
+    return [-outcome.value.total for outcome in outcomes.values() if isinstance(outcome, Response)]  # type: ignore[union-attr]
+
+
+def test_random_numbers_of_the_model_start_where_the_loading_of_tasks_stopped() -> None:
+    states = (random.Random(5).getstate(), np.random.RandomState(5).get_state())
+    model = LmEvalModel(Recorder(), seeds=[0, 1234, 1234])
+    model.receive_random_states(states)
+    expected = random.Random(5)
+    assert rate(model, 2) == [expected.random(), expected.random()]
+
+
+def test_a_model_that_draws_when_it_loads_continues_its_own_sequence() -> None:
+    class Drawing(Recorder):
+        @classmethod
+        def create_from_arg_obj(cls, arguments: Any, more: Any = None) -> Drawing:
+            random.random()
+            return cls()
+
+    source = ClassSource(name="drawing", harness="lm_eval", model_class=Drawing, arguments={})
+    model = LmEvalModel(source, seeds=[0, 1234, 1234])
+    model.receive_random_states((random.Random(5).getstate(), np.random.RandomState(5).get_state()))
+    expected = random.Random(0)
+    expected.random()
+    for _ in range(3):
+        expected.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=8)
+    assert rate(model, 1) == [expected.random()]
 
 
 def test_chat_template_is_the_one_of_the_class() -> None:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.making import Function, make_model, write_task
 
+import assay
 from assay.checks.checker import check_tasks
 from assay.cli.app import run_command_line
 from assay.core.options.run_spec import RunSpec
@@ -22,6 +24,7 @@ from assay.engine.planning.records import Plan
 from assay.engine.running.document_reader import read_chunks
 from assay.sandboxes.program_runner import ProgramRunner
 from assay.tasks.files.index import TaskIndex
+from assay.testing import ScriptedModel
 
 HELPERS = """
 import random
@@ -40,6 +43,16 @@ def fail(row):
     raise ValueError(f"drew {random.random()}")
 """
 
+SEEDING = """
+import random
+
+random.seed(42)
+
+def text(row):
+    return f"{row['q']} -"
+"""
+
+AFTER_SEEDING = {"shuffled": ["edcab", "cbade", "bdace", "eabcd", "edacb"]}
 ALONE = {
     "shuffled": ["bedca", "bdeac", "baedc", "eabdc", "acbde"],
     "texts": ["0.8293608616337174", "0.6834983854837421", "0.8378652312255158"],
@@ -54,6 +67,7 @@ IN_GROUPS = {
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "helpers.py").write_text(HELPERS)
+    (tmp_path / "seeding.py").write_text(SEEDING)
     rows = {
         letter: [{"q": f"{letter}{n}", "choices": list("abcde")} for n in range(count)]
         for letter, count in (("q", 5), ("t", 4), ("r", 4))
@@ -66,6 +80,7 @@ def folder(tmp_path: Path) -> Path:
         ("shuffled", "q", "t", mixed),
         ("others", "r", "r", mixed),
         ("texts", "q", "t", {"doc_to_text": Function("helpers.text")}),
+        ("seeding", "q", "t", {"doc_to_text": Function("seeding.text")}),
         ("failing", "q", "t", {**mixed, "doc_to_text": Function("helpers.fail")}),
         ("mixed_texts", "q", "t", {**mixed, "doc_to_text": Function("helpers.text")}),
     ):
@@ -96,7 +111,14 @@ def read_prompts(plan: Plan) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("tasks", "expected"), [(("shuffled", "texts"), ALONE), (("outer",), IN_GROUPS)], ids=["list", "groups"]
+    ("tasks", "expected"),
+    [
+        (("shuffled", "texts"), ALONE),
+        (("outer",), IN_GROUPS),
+        (("seeding", "shuffled"), AFTER_SEEDING),
+        (("shuffled", "seeding"), {"shuffled": ALONE["shuffled"]}),
+    ],
+    ids=["list", "groups", "a helper that seeds", "a helper that seeds later"],
 )
 def test_prompts_are_those_of_lm_eval(
     folder: Path, tasks: tuple[str, ...], expected: dict[str, list[str]]
@@ -114,6 +136,28 @@ def test_a_worker_loads_the_same_documents(folder: Path) -> None:
     assert [row["mixed"] for row in again.task.rows] == [
         row["mixed"] for row in plan.tasks["others"].task.rows
     ]
+
+
+def test_a_worker_knows_the_seeds_of_helpers_before(folder: Path) -> None:
+    spec = make_spec(folder, "seeding", "shuffled")
+    plan = asyncio.run(make_plan(spec, model=make_model()))
+    again = plan_task_in_worker(spec, "shuffled", plan.model, ProgramRunner(spec.sandbox, spec.sandbox_args))
+    assert ["".join(row["mixed"]) for row in again.task.rows] == AFTER_SEEDING["shuffled"]
+
+
+def test_the_model_receives_the_generators_after_loading(folder: Path) -> None:
+    received = []
+
+    class Model(ScriptedModel):
+        def receive_random_states(self, states: tuple[Any, Any]) -> None:
+            received.append(states)
+
+    run = assay.run(make_spec(folder, "seeding"), model=Model(), no_cache=True)
+    run.close()
+    expected = random.Random(42)
+    for _ in range(3):
+        expected.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=8)
+    assert [states[0] for states in received] == [expected.getstate()]
 
 
 def test_the_plan_tells_which_tasks_depend_on_the_generators(folder: Path) -> None:

@@ -445,12 +445,12 @@ def test_copies_of_datasets_are_read_without_the_library(name: str, config: str)
 
 
 @pytest.mark.slow
-def test_the_rows_of_all_copied_datasets_are_those_of_the_library() -> None:
+def test_the_rows_of_copied_datasets_are_those_of_the_library() -> None:
     hub = provide_hub()
     direct = 0
     for card in sorted(hub.glob("*/*/README.md")):
         name = str(card.parent.relative_to(hub)).removeprefix("bare/")
-        for entry in list_mappings(read_card(card.parent).get("configs")):
+        for entry in list_mappings(read_card(card.parent).get("configs"))[:2]:
             with suppress(DatasetError):  # a configuration of the card without files
                 direct += compare_with_library(hub, name, entry["config_name"])
-    assert direct > 100
+    assert direct > 30

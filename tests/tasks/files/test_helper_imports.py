@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from assay.tasks.files.helper_imports import find_missing_imports, is_installed
+import pytest
+
+from assay.tasks.files import helper_imports
+from assay.tasks.files.helper_imports import find_import_draws, find_missing_imports, is_installed
 
 SOURCE = """
 import json, no_package_one.part
@@ -28,3 +31,27 @@ def test_missing_imports_have_lines_and_leave_out_optional_ones(tmp_path: Path) 
     helper.write_text("def broken(:\n")
     assert find_missing_imports(helper) == []
     assert is_installed("pytest") and is_installed("json") and not is_installed("no_package_one")
+
+
+DRAWS = """
+import random, numpy as np
+from sklearn.metrics import f1_score
+np.random.seed(7)
+random.seed(42)
+rng = random.Random(3)
+random.seed(rng)
+def function():
+    random.seed(1)
+"""
+
+
+def test_draws_of_an_import_are_those_of_its_own_statements(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    helper = tmp_path / "utils.py"
+    helper.write_text(DRAWS)
+    monkeypatch.setattr(helper_imports, "_imports_rich", lambda: True)
+    assert find_import_draws(helper) == [("rich", None), ("numpy", 7), ("random", 42)]
+    monkeypatch.setattr(helper_imports, "_imports_rich", lambda: False)
+    assert find_import_draws(helper) == [("numpy", 7), ("random", 42)]
+    assert find_import_draws(tmp_path / "missing.py") == []

@@ -50,7 +50,7 @@ from assay.sandboxes.program_runner import ProgramRunner
 from assay.scoring.result_keys import find_metrics_without_values, is_misspelled
 from assay.scoring.scorer import Scorer
 from assay.tasks.dialogues import check_dialogue
-from assay.tasks.files.helper_functions import find_functions, may_draw_at_random
+from assay.tasks.files.helper_functions import find_functions, iterate_import_draws, may_draw_at_random
 from assay.tasks.files.index import TaskIndex, find_task_roots
 from assay.tasks.files.selection import Selection, select_tasks
 from assay.tasks.letter_choices import LetterChoiceTask, add_letter_metrics, describe_letter_tasks
@@ -168,6 +168,7 @@ async def make_plan(
         run_id=run_id,
         digest=digest,
         folder=folder / run_id,
+        random_states=states,
         judges=planned_judges,
         default_judges=judge_registry.default_judges,
         notes=tuple(
@@ -264,6 +265,7 @@ def _plan_task(
         _add_error(problems, error)
     if task is not None:
         try:
+            _import_helpers(task_spec, loading)
             if may_draw_at_random(task_spec):
                 with wrap_user_errors(task.spec, timed=False):
                     task.load_at_random()
@@ -297,12 +299,19 @@ def _plan_task(
     )
 
 
+def _import_helpers(task_spec: TaskSpec, loading: LoadingRandomState) -> None:
+    """Draw what lm-eval's process draws when it imports the helper files of a task."""
+    for path, draws in iterate_import_draws(task_spec):
+        loading.import_file(path, draws)
+
+
 def plan_task_in_worker(spec: RunSpec, task: str, model: Model, programs: ProgramRunner) -> PlannedTask:
     """Plan one task in a worker process. The driver has planned its judges."""
     selection = _select(spec, None, [])
     loading, names = LoadingRandomState(spec.seed), count_name_lookups(selection)
     for name in itertools.takewhile(lambda name: name != task, selection.tasks):
         loading.start(names.get(name, 0))
+        _import_helpers(selection.tasks[name], loading)
         if may_draw_at_random(selection.tasks[name]) and may_draw_at_random(selection.tasks[task]):
             _open_task(spec, selection.tasks[name], model).load_at_random()
             loading.keep()

@@ -148,6 +148,9 @@ class Plan:
     programs: ProgramRunner = field(compare=False)
     """Executes code written by the model, for tasks that do."""
 
+    random_states: GeneratorStates | None = None
+    """The global random generators after the tasks were loaded, before the first prompt."""
+
     judges: Mapping[str, PlannedJudge] = field(default_factory=dict)
     default_judges: tuple[str, ...] = ()
     """The judges of `--judge`, for metrics and helpers that name none."""

@@ -11,7 +11,7 @@ import inspect
 import itertools
 import random
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from difflib import get_close_matches
 from functools import lru_cache
@@ -24,7 +24,7 @@ from assay.core.errors import AssayError, MissingPackage, TaskError
 from assay.core.fingerprints import digest_bytes, digest_text
 from assay.core.installation import find_distribution_name
 from assay.core.records.specs import TaskSpec
-from assay.tasks.files.helper_imports import find_missing_imports
+from assay.tasks.files.helper_imports import find_import_draws, find_missing_imports
 
 __all__ = [
     "HelperFunction",
@@ -32,6 +32,7 @@ __all__ = [
     "execute_module",
     "find_functions",
     "import_helper_file",
+    "iterate_import_draws",
     "load_module",
     "may_draw_at_random",
     "use_live_function",
@@ -316,6 +317,14 @@ def find_functions(value: Any) -> list[HelperFunction]:
     if isinstance(value, (list, tuple)):
         return [function for item in value for function in find_functions(item)]
     return []
+
+
+def iterate_import_draws(spec: TaskSpec) -> Iterator[tuple[str, list[tuple[str, int | None]]]]:
+    """Yield each helper file of a task, in the order of the task file, with what its import does to the random generators."""
+    paths = dict.fromkeys(function.path for function in find_functions(spec.config))
+    for path in paths:
+        if path is not None:
+            yield str(path.resolve()), find_import_draws(path)
 
 
 _SCORING_KEYS = frozenset(("process_results", "metric_list", "filter_list"))

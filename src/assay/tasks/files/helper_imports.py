@@ -1,4 +1,4 @@
-"""The packages that a helper file imports, read from its source."""
+"""What importing a helper file does, read from its source: the packages that it imports, and its draws at random."""
 
 from __future__ import annotations
 
@@ -11,22 +11,58 @@ from pathlib import Path
 
 from assay.core.python_syntax import parse_python
 
-__all__ = ["find_missing_imports", "is_installed", "iterate_imports"]
+__all__ = ["find_import_draws", "find_missing_imports", "is_installed", "iterate_imports"]
 
 
 def find_missing_imports(path: Path) -> list[tuple[str, int]]:
     """Return (package, line) of the packages that a helper file imports when it is imported and that are not installed."""
-    try:
-        tree = parse_python(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, SyntaxError, RecursionError):
-        return []
     return [
         (package, line)
-        for package, line in iterate_imports(tree.body)
+        for package, line in iterate_imports(_parse(path))
         if not is_installed(package)
         and not (path.parent / package).is_dir()
         and not (path.parent / f"{package}.py").is_file()
     ]
+
+
+def _parse(path: Path) -> list[ast.stmt]:
+    """Return the statements of a file; none if it cannot be read."""
+    try:
+        return parse_python(path.read_text(encoding="utf-8")).body
+    except (OSError, ValueError, SyntaxError, RecursionError):
+        return []
+
+
+def find_import_draws(path: Path) -> list[tuple[str, int | None]]:
+    """Return what the import of a helper file does to the global random generators, in its order.
+
+    `("random", 42)` and `("numpy", 42)` set a seed: `random.seed(42)` at the top of the file. `("rich", None)` draws: the first
+    import of rich does, and scikit-learn 1.9 imports it if it is installed.
+    """
+    found: list[tuple[str, int | None]] = []
+    for statement in _parse(path):
+        match statement:
+            case ast.Expr(value=ast.Call(func=function, args=[ast.Constant(value=int(seed))])):
+                generator = _SEED_FUNCTIONS.get(ast.unparse(function))
+                found += [] if generator is None else [(generator, seed)]
+            case ast.Import() | ast.ImportFrom():
+                packages = {package for package, _ in iterate_imports([statement])}
+                found += [("rich", None)] if "sklearn" in packages and _imports_rich() else []
+    return found
+
+
+_SEED_FUNCTIONS = {"random.seed": "random", "np.random.seed": "numpy", "numpy.random.seed": "numpy"}
+
+
+@lru_cache(maxsize=1)
+def _imports_rich() -> bool:
+    """Whether the installed scikit-learn imports rich, for its progress bars."""
+    try:
+        found = find_spec("sklearn")
+    except (ImportError, ValueError):
+        return False
+    folders = found.submodule_search_locations if found is not None else None
+    return any((Path(folder) / "callback").is_dir() for folder in folders or ()) and is_installed("rich")
 
 
 def iterate_imports(statements: list[ast.stmt]) -> Iterator[tuple[str, int]]:

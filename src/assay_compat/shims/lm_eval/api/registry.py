@@ -14,6 +14,7 @@ __all__ = [
     "get_aggregation",
     "get_filter",
     "get_metric",
+    "get_model",
     "register_aggregation",
     "register_filter",
     "register_group",
@@ -87,6 +88,13 @@ def register_task(*names: str) -> Callable[[T], T]:
 
 
 register_group = register_task
+
+
+def get_model(model_name: str) -> Any:
+    """Return a model class by name."""
+    from assay_compat.models.registry import get_model_class
+
+    return get_model_class(model_name)
 
 
 def get_filter(name: str) -> Any:

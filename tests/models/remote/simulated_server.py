@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from assay.models.remote import concurrency
+from assay.models.remote import concurrency, rate_limits
 from assay.models.remote.concurrency import CallResult, ConcurrencyLimiter, Waiter
 
 
@@ -55,7 +55,8 @@ class SimulatedServer:
         self._random = random.Random(1)
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
-        monkeypatch.setattr(concurrency, "time", SimpleNamespace(monotonic=lambda: self.now))
+        for module in (concurrency, rate_limits):
+            monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now))
         loop = SimpleNamespace(call_later=self._call_later)
         monkeypatch.setattr(concurrency, "asyncio", SimpleNamespace(get_running_loop=lambda: loop))
 

@@ -126,24 +126,48 @@ def test_failures_at_random_do_not_lower_the_limit_permanently(monkeypatch: pyte
     assert server.measure_rate(5, 20) > 0.3 * 64 / 0.05
 
 
-@pytest.mark.parametrize(("period_s", "limit"), [(2, 200), (2, 20), (10, 500)])
+@pytest.mark.parametrize(("period_s", "quota"), [(2, 200), (2, 20), (10, 500), (60, 600)])
 @pytest.mark.parametrize("timer_delay_s", [0.0, 0.008], ids=["idle", "busy event loop"])
-def test_a_rate_limit_is_learned_from_rejections(
-    monkeypatch: pytest.MonkeyPatch, period_s: int, limit: int, timer_delay_s: float
+def test_calls_are_sent_as_soon_as_a_period_of_the_server_begins(
+    monkeypatch: pytest.MonkeyPatch, period_s: int, quota: int, timer_delay_s: float
 ) -> None:
-    """The server accepts `limit` calls in each period, and rejects the others without `Retry-After`."""
+    """The server accepts `quota` calls in each period, and rejects the others without `Retry-After`."""
     server = SimulatedServer(monkeypatch, lambda _: 0)
     server.timer_delay_s = timer_delay_s
-
-    def count_left(elapsed: float) -> int:
-        begin = server.began + period_s * (elapsed // period_s)
-        sent = [one - 0.05 - timer_delay_s for one in server.answers[-2 * limit :]]
-        accepted = sum(one >= begin for one in sent) + server.active
-        return server.active + 1 if accepted < limit else 0
-
-    server.limit = count_left
+    server.accept_in_periods(period_s, lambda _: quota)
     server.serve(ConcurrencyLimiter(1024), 20 * period_s)
-    assert server.measure_rate(period_s, 20 * period_s) > 0.95 * limit / period_s
+    assert server.measure_rate(period_s, 20 * period_s) > 0.98 * quota / period_s
+    assert server.rejected < 0.05 * len(server.answers) + 20 * 6
+
+
+def test_long_answers_do_not_delay_the_calls_of_a_period(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = SimulatedServer(monkeypatch, lambda _: 0)
+    server.latency = lambda: 4.0
+    server.accept_in_periods(10, lambda _: 100)
+    server.serve(ConcurrencyLimiter(1024), 200)
+    assert server.measure_rate(100, 200) > 0.9 * 10
+
+
+def test_a_quota_that_changes_is_used_in_the_next_period(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = SimulatedServer(monkeypatch, lambda _: 0)
+    server.timer_delay_s = 0.004
+    server.accept_in_periods(2, lambda s: 200 if s < 20 else 600 if s < 40 else 100)
+    server.serve(ConcurrencyLimiter(1024), 60)
+    assert server.measure_rate(20, 24) > 0.9 * 300
+    assert server.measure_rate(42, 60) > 0.95 * 50
+    assert server.rejected < 0.1 * len(server.answers)
+
+
+@pytest.mark.parametrize("window_s", [2, 10])
+@pytest.mark.parametrize("timer_delay_s", [0.0, 0.008], ids=["idle", "busy event loop"])
+def test_a_rate_is_learned_if_calls_expire_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, window_s: int, timer_delay_s: float
+) -> None:
+    server = SimulatedServer(monkeypatch, lambda _: 0)
+    server.timer_delay_s = timer_delay_s
+    server.accept_in_sliding_windows(window_s, 500)
+    server.serve(ConcurrencyLimiter(1024), 120)
+    assert server.measure_rate(10, 120) > 0.85 * 500 / window_s
     assert server.rejected < 0.3 * len(server.answers)
 
 

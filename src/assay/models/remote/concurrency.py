@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 from typing import Any, Literal, TypeVar
 
@@ -55,6 +56,10 @@ _MIN_QUEUED_S_TO_PROBE = 1.0
 
 _REJECTIONS_OF_A_RATE_LIMIT = 3
 """If the server rejects this many calls that were sent after a rejection, all but fewer than this, it limits their rate."""
+
+_REJECTION_TIMES_TO_WAIT = 4
+_MIN_PROBE_WAIT_S = 0.005
+"""A call after a pause counts as accepted if it is not rejected within so many times the average time, and this."""
 
 _SHARE_WEIGHT = 1 / 16
 _MIN_ACCEPTED_SHARE = 0.75
@@ -105,6 +110,9 @@ class _RejectionStreak:
     """What became of the calls that were sent after a rejection, while the server accepted none of them."""
 
     first_ticket: int
+    limits: tuple[float, float, float]
+    """The limit, the proven limit and the accepted share before the rejections, which say nothing about them if the rate is limited."""
+
     sent: int = 0
     rejected: int = 0
 
@@ -158,7 +166,13 @@ class ConcurrencyLimiter:
         self._streak: _RejectionStreak | None = None
 
         self._limit_after_pause = 0.0
-        """The limit before a pause of unknown length. Few calls are sent after the pause until one is accepted."""
+        """The limit before a pause."""
+
+        self._awaits_probe = False
+        """Whether the length of the pause is unknown, so that one call is sent after it until the server accepts it."""
+
+        self._rejection_s = 0.0
+        """Moving average of the time until a rejection. A call that takes much longer is not rejected."""
 
         self._enqueued = 0
         """Calls enqueued since the last round ended, retries included."""
@@ -226,6 +240,21 @@ class ConcurrencyLimiter:
                 self._streak.sent += 1
             waiter.started = True
             waiter.start(self._epoch)
+            if self._awaits_probe:
+                delay_s = _REJECTION_TIMES_TO_WAIT * self._rejection_s + _MIN_PROBE_WAIT_S
+                probe = partial(self._resume_after_probe, self._epoch, time.monotonic())
+                asyncio.get_running_loop().call_later(delay_s, probe)
+
+    def _resume_after_probe(self, epoch: int, sent_at: float) -> None:
+        """Return to the limit before a pause, if the call after it was not rejected; its answer can take long."""
+        if epoch == self._epoch and self._awaits_probe:
+            self.rate_limit.resume(sent_at)
+            self._restore_limit()
+            self._start_next()
+
+    def _restore_limit(self) -> None:
+        self.limit = max(self.limit, self._limit_after_pause)
+        self._limit_after_pause, self._awaits_probe = 0.0, False
 
     def release(
         self, ticket: int, result: CallResult, seconds: float = 0.0, *, retry_after_s: float | None = None
@@ -236,7 +265,7 @@ class ConcurrencyLimiter:
             case "ok":
                 self._on_answer(ticket, seconds)
             case "busy":
-                self._on_rejection(ticket, retry_after_s)
+                self._on_rejection(ticket, seconds, retry_after_s)
             case "refused":
                 self._lower_to_calls_in_flight(ticket)
             case "late" if ticket == self._epoch:
@@ -254,24 +283,31 @@ class ConcurrencyLimiter:
 
     # --- rejections ---------------------------------------------------------------------------
 
-    def _on_rejection(self, ticket: int, retry_after_s: float | None) -> None:
+    def _on_rejection(self, ticket: int, seconds: float, retry_after_s: float | None) -> None:
         """Lower the limit. If the server rejects calls however few are in flight, wait instead."""
+        self.rate_limit.count_rejected()
+        self._rejection_s += (seconds - self._rejection_s) * (_SHARE_WEIGHT if self._rejection_s else 1.0)
+        if self._awaits_probe and ticket < self._epoch:
+            return  # it was sent before the pause
         streak = self._streak
         if streak is None or streak.sent - streak.rejected >= _REJECTIONS_OF_A_RATE_LIMIT:
-            streak = self._streak = _RejectionStreak(self._epoch + 1)
+            limits = (self.limit, self._proven_limit, self._accepted_share)
+            streak = self._streak = _RejectionStreak(self._epoch + 1, limits)
         else:
             streak.rejected += ticket >= streak.first_ticket
         is_alone = not self.in_flight and (streak.rejected or retry_after_s is not None)
-        if not is_alone and streak.rejected < _REJECTIONS_OF_A_RATE_LIMIT:
+        is_expected = retry_after_s is None and (self._awaits_probe or self.rate_limit.has_used_quota)
+        if not is_alone and not is_expected and streak.rejected < _REJECTIONS_OF_A_RATE_LIMIT:
             self._lower_to_calls_in_flight(ticket)
             return
         self._streak = None
         self._epoch += 1
         self._round = _Round()
-        self._limit_after_pause = max(self._limit_after_pause, self.limit, self._proven_limit)
+        limit, self._proven_limit, self._accepted_share = streak.limits
+        self._limit_after_pause = max(self._limit_after_pause, limit, self._proven_limit)
         if retry_after_s is None:
             self.rate_limit.slow_down()
-            self.limit = max(1.0, self._limit_after_pause // 8)
+            self.limit, self._awaits_probe = 1.0, True
         else:
             self.rate_limit.pause(retry_after_s)
             self.limit = self._limit_after_pause
@@ -297,6 +333,9 @@ class ConcurrencyLimiter:
     def _on_answer(self, ticket: int, seconds: float) -> None:
         """After each full round of replies, check whether more concurrency increased the throughput."""
         now = time.monotonic()
+        if self._awaits_probe and ticket < self._epoch:  # it was sent before the pause
+            self.rate_limit.count_accepted(seconds)
+            return
         self._accepted_share += (1.0 - self._accepted_share) * _SHARE_WEIGHT
         self._accepted_in_a_row += 1
         if self.limit < self._proven_limit and self._accepted_in_a_row >= self.limit:
@@ -306,8 +345,7 @@ class ConcurrencyLimiter:
         if self._streak is not None and ticket >= self._streak.first_ticket:
             self._streak = None
         if ticket == self._epoch and self._limit_after_pause:
-            self.limit = max(self.limit, self._limit_after_pause)
-            self._limit_after_pause = 0.0
+            self._restore_limit()
         current = self._round
         if not current.latencies:
             current.started_at = current.started_at or now - seconds

@@ -52,6 +52,45 @@ _WINDOW_MARGIN_S = 0.5
 """Calls take different times to reach the server, so that its minute can contain calls that were sent in a longer time."""
 
 
+_MIN_PAUSES_OF_A_PERIOD = 3
+"""If the server rejects a call after each of this many pauses, it counts calls in periods and the period is not over."""
+
+_PERIODS_TO_REMEMBER = 3
+_PERIOD_PACE = 2.0
+"""A period's calls are sent in half of it: a larger quota is then noticed, and used, within the period."""
+
+_MAX_QUOTA_GROWTH = 1.1
+"""If a period accepts this multiple of the last one's calls, its quota is larger; calls are then sent as fast as possible."""
+
+_MAX_PAUSE_SHARE = 0.1
+"""The end of the first period is missed by at most this share of it."""
+
+_MIN_PERIOD_S, _MIN_QUOTA = 0.5, 4
+"""Smaller periods and quotas are learned as a rate."""
+
+_MIN_USED_SHARE = 0.9
+"""A rejection after this share of the quota means that the quota is used."""
+
+_MIN_EARLY_SHARE = 0.8
+"""If a period ends before this share of its expected duration, the estimate is wrong."""
+
+_MIN_CONTINUOUS_SHARE = 0.5
+_MAX_REST_SHARE = 0.5
+_CONTINUOUS_S = 60.0
+"""If it even ends before this share, or the next one accepts less than this share of its calls, calls expire one by one: no
+periods are assumed for this time."""
+
+_PROBE_SPACING_SHARE, _MIN_PROBE_SPACING_S = 1 / 100, 0.015
+_PROBE_LEAD_SHARE, _MIN_PROBE_LEAD_S = 1 / 100, 0.02
+_PROBE_TRAIL_SHARE, _MIN_PROBE_TRAIL_S = 1 / 20, 0.1
+"""Around its expected end, how often the end of a period is probed, how long before and how long after."""
+
+_PROBES_OF_AN_INTERVAL = 8
+"""By how many probes the interval in which the period may end is divided, so that it is smaller next time."""
+
+_VERIFICATION_INTERVAL = 4
+"""Of so many periods, one is also probed long before its end, in case the server no longer counts in periods."""
+
 _POLL_INTERVAL_S = 0.1
 """How often calls look for tokens that other models of the server return."""
 
@@ -197,6 +236,100 @@ class TokenBucket:
         self._refilled_at = now
 
 
+class _PeriodEstimate:
+    """When a server that counts calls in periods accepts calls again, and how many it accepts in a period.
+
+    A period lasts from the first accepted call after rejections to the next such call.
+    """
+
+    def __init__(self) -> None:
+        self.duration_s = 0.0
+        """The largest duration that the last periods allow; 0: the server is not known to count calls in periods."""
+
+        self.quota = 0
+        self._shortest_s = 0.0
+        """The smallest duration that they allow: a call at this time was rejected."""
+
+        self._is_continuous_until = 0.0
+        self._samples: deque[tuple[float, float]] = deque(maxlen=_PERIODS_TO_REMEMBER)
+        """The shortest and longest durations of the last periods."""
+
+        self._early_quota = 0
+        """The calls of the last period, if it ended earlier than expected."""
+
+        self._number = 0
+        self._began_at = 0.0
+        self._sent = 0
+        """Calls of this period that were not rejected."""
+
+    def count_sent(self) -> bool:
+        """Count a call that is being sent; return whether the quota of the period is larger than expected."""
+        if not self._began_at:
+            self._began_at = time.monotonic()
+        self._sent += 1
+        return bool(self.duration_s) and self._sent > _MAX_QUOTA_GROWTH * self.quota + 1
+
+    def count_rejected(self) -> None:
+        """Take back a call that was rejected."""
+        self._sent -= 1
+
+    @property
+    def rate(self) -> float:
+        """Calls per second; 0: the server is not known to count calls in periods."""
+        return self.quota / self.duration_s if self.duration_s else 0.0
+
+    @property
+    def is_continuous(self) -> bool:
+        """Whether calls were seen to expire one by one."""
+        return self._began_at < self._is_continuous_until
+
+    @property
+    def is_used(self) -> bool:
+        """Whether the period accepted as many calls as the last one."""
+        return bool(self.duration_s) and self._sent >= _MIN_USED_SHARE * self.quota
+
+    def find_pause_s(self, now: float, pause_s: float) -> float | None:
+        """Return the pause until the next probe, at most `pause_s`; None if the period should be over, but is not."""
+        elapsed_s = now - self._began_at
+        if not self.duration_s:
+            return min(pause_s, max(_FIRST_PAUSE_S, _MAX_PAUSE_SHARE * elapsed_s))
+        left_s = self._shortest_s - max(_MIN_PROBE_LEAD_S, _PROBE_LEAD_SHARE * self.duration_s) - elapsed_s
+        if left_s > 0:
+            is_known = len(self._samples) > 1 and self.is_used and self._number % _VERIFICATION_INTERVAL
+            return left_s if is_known else min(pause_s, left_s)
+        if elapsed_s < self.duration_s + max(_MIN_PROBE_TRAIL_S, _PROBE_TRAIL_SHARE * self.duration_s):
+            interval_s = (self.duration_s - self._shortest_s) / _PROBES_OF_AN_INTERVAL
+            return max(_MIN_PROBE_SPACING_S, _PROBE_SPACING_SHARE * self.duration_s, interval_s)
+        return None
+
+    def begin(self, sent_at: float, rejected_at: float, pauses: int) -> bool:
+        """Begin a period with a call that was accepted after so many pauses; `rejected_at`: the last rejection before it.
+
+        Returns whether the quota may be larger than expected, because calls were accepted again before the period ended.
+        """
+        duration_s, quota = sent_at - self._began_at, self._sent - 1
+        is_early = bool(self.duration_s) and duration_s < _MIN_EARLY_SHARE * self._shortest_s
+        is_proven = pauses >= _MIN_PAUSES_OF_A_PERIOD
+        is_sudden = is_early and not is_proven
+        if quota < _MAX_REST_SHARE * self._early_quota or (
+            is_sudden and duration_s < _MIN_CONTINUOUS_SHARE * self.duration_s
+        ):
+            self._is_continuous_until = sent_at + _CONTINUOUS_S
+        self._early_quota = quota if is_sudden else 0
+        is_short = duration_s < _MIN_PERIOD_S or quota < _MIN_QUOTA
+        if is_early or is_short:
+            self._samples.clear()
+        is_plausible = is_proven or (self.duration_s and not is_early)
+        if sent_at >= self._is_continuous_until and is_plausible and not is_short:
+            self._samples.append((rejected_at - self._began_at, duration_s))
+            self.quota = quota
+        self.duration_s = min((longest for _, longest in self._samples), default=0.0)
+        self._shortest_s = min(max((one for one, _ in self._samples), default=0.0), self.duration_s)
+        self._began_at, self._sent = sent_at, 1
+        self._number += 1
+        return is_sudden and quota >= _MAX_REST_SHARE * self.quota and not self.is_continuous
+
+
 class RateLimit:
     """Rate limit of one server: pauses it asked for, the rate it was seen to accept, and the user's limits per minute."""
 
@@ -219,6 +352,13 @@ class RateLimit:
         self._rejected_at = 0.0
         self._pauses = 0
         """Pauses in a row that were too short."""
+
+        self._period = _PeriodEstimate()
+        self._period_rate = 0.0
+        """The rate of the last known period."""
+
+        self._backoffs = 0
+        """Pauses in a row that grew."""
 
     def set_limits(
         self,
@@ -252,32 +392,63 @@ class RateLimit:
         """Count a call that the server accepted and answered in so many seconds; try a higher rate than the learned one."""
         now = time.monotonic()
         if self._pauses and now - seconds >= self._rejected_at:  # sent after the rejections, not before them
-            self._learn_rate()
-            self._accepted, self._elapsed_s, self._pauses = 0, 0.0, 0
+            self.resume(now - seconds)
         else:
             self._count_time(now)
         self._replied_at = now
         self._accepted += 1
-        if self.learned is not None:
-            age_s = now - self._rejected_at
+        if self.learned is None:
+            return
+        age_s = now - self._rejected_at
+        if not self._period.duration_s:
             growth = min(_RATE_GROWTH_PER_S * max(age_s, 1.0), _MAX_RATE_GROWTH_PER_S)
             self.learned.rate += growth  # per call, so in one second by this share of the rate
-            if age_s > _MAX_LEARNED_AGE_S:
-                self.learned = None
+        if age_s > max(_MAX_LEARNED_AGE_S, _PERIODS_TO_REMEMBER * self._period.duration_s):
+            self.learned = None
+
+    def count_rejected(self) -> None:
+        """Count a call that the server rejected."""
+        self._period.count_rejected()
+
+    @property
+    def has_used_quota(self) -> bool:
+        """Whether the server is known to count calls in periods, and accepted as many as in the last one."""
+        return self._period.is_used
 
     def slow_down(self) -> None:
         """Pause after rejections that do not say how long, and learn the rate.
 
-        A server that counts calls in periods accepts none until its period ends. So the rate is what it accepted, divided by
-        the time until the last rejection. The pause after this rejection does not count: it can be longer than necessary.
+        A server that counts calls in periods accepts none until its period ends. Until its duration is known, the rate is what
+        the server accepted, divided by the time until the last rejection. The pause after this rejection does not count: it
+        can be longer than necessary.
         """
         now = time.monotonic()
-        self.pause(min(_FIRST_PAUSE_S * _PAUSE_GROWTH**self._pauses, _MAX_LEARNED_PAUSE_S))
+        backoff_s = min(_FIRST_PAUSE_S * _PAUSE_GROWTH**self._backoffs, _MAX_LEARNED_PAUSE_S)
+        pause_s = self._period.find_pause_s(now, backoff_s)
+        self._backoffs += pause_s is None or pause_s == backoff_s or not self._period.duration_s
+        self.pause(backoff_s if pause_s is None else pause_s)
         self._count_time(now)
         if not self._pauses and self._rejected_at:
             self._learn_rate()
         self._pauses += 1
         self._rejected_at = now
+
+    def resume(self, sent_at: float) -> None:
+        """Send calls again after pauses, because the server accepted a call."""
+        if not self._pauses:
+            return
+        self._period_rate = self._period.rate or self._period_rate
+        may_be_larger = self._period.begin(sent_at, self._rejected_at, self._pauses)
+        if may_be_larger:
+            self.learned = None
+        elif (
+            self._period_rate and not self._period.rate
+        ):  # the server does not count in periods, but accepted this rate
+            self._set_learned_rate(self._period_rate)
+            self._period_rate = 0.0
+        else:
+            self._learn_rate()
+        self._accepted, self._elapsed_s, self._pauses, self._backoffs = 0, 0.0, 0, 0
 
     def _count_time(self, now: float) -> None:
         if self._replied_at:
@@ -285,9 +456,13 @@ class RateLimit:
         self._replied_at = now
 
     def _learn_rate(self) -> None:
-        if self._accepted and self._elapsed_s > 1.0:
-            rate = max(self._accepted / self._elapsed_s, 1 / _MAX_LEARNED_PAUSE_S)
-            self.learned = TokenBucket(rate, capacity=max(1.0, rate * _LEARNED_BURST_S))
+        if self._period.rate:
+            self._set_learned_rate(_PERIOD_PACE * self._period.rate)
+        elif self._accepted and self._elapsed_s > 1.0:
+            self._set_learned_rate(max(self._accepted / self._elapsed_s, 1 / _MAX_LEARNED_PAUSE_S))
+
+    def _set_learned_rate(self, rate: float) -> None:
+        self.learned = TokenBucket(rate, capacity=max(1.0, rate * _LEARNED_BURST_S))
 
     @property
     def pause_s(self) -> float:
@@ -311,8 +486,11 @@ class RateLimit:
 
     def take(self, tokens: int) -> Reservation | None:
         """Count a call that is being sent, with the largest number of tokens it can use."""
+        is_quota_larger = self._period.count_sent()
         if self.learned is not None:
             self.learned.take(1)
+            if is_quota_larger:
+                self.learned = None
         if self.requests is None and self.tokens is None:
             return None
         if self.tokens is not None and tokens > self.tokens.per_minute and not self._has_warned:

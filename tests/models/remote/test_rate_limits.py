@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import itemgetter
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,8 +19,10 @@ from tests.models.remote.asking import generate
 from tests.models.remote.scripted_server import Act, ReceivedRequest, replying, start_scripted_server
 from tests.models.remote.simulated_server import SimulatedServer
 
+from assay.core.records.messages import Prompt
 from assay.core.records.responses import Response
 from assay.models.remote import rate_limits
+from assay.models.remote.completions import CompletionsModel
 from assay.models.remote.concurrency import ConcurrencyLimiter
 from assay.models.remote.openai import OpenAIModel
 from assay.models.remote.rate_limits import RateLimit, TokenCounting, WindowLimit, get_rate_limit
@@ -314,3 +317,63 @@ def test_a_service_that_counts_tokens_rejects_no_call(counting: str, is_sliding:
 
     service = asyncio.run(go())
     assert (service.answered, service.rejected) == (len(prompts), 0)
+
+
+def write_word_tokenizer(folder: Path) -> str:
+    """Write a tokenizer whose tokens are words and punctuation."""
+    tokenizers, transformers = pytest.importorskip("tokenizers"), pytest.importorskip("transformers")
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<unk>": 0}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>")
+    fast.save_pretrained(folder)
+    return str(folder)
+
+
+PROMPT = "The quick brown fox jumps over the lazy dog. " * 20
+
+
+@pytest.mark.parametrize(
+    ("make", "arguments", "least", "most"),
+    [
+        (OpenAIModel, {}, len(PROMPT) + 40, len(PROMPT) + 300),
+        (OpenAIModel, {"tokenizer": "words"}, 220 + 40, 220 + 300),
+        (OpenAIModel, {"extra_body": {"max_tokens": 2000}}, len(PROMPT) + 2000, len(PROMPT) + 2300),
+        (CompletionsModel, {}, len(PROMPT) + 40, len(PROMPT) + 50),
+        (CompletionsModel, {"tokenizer": "words"}, 200 + 40, 200 + 41),
+    ],
+    ids=["chat", "chat, tokenizer", "chat, longer answers", "completions", "completions, tokenizer"],
+)
+def test_a_call_reserves_its_largest_number_of_tokens_until_its_reply(
+    tmp_path: Path,
+    make: Callable[..., OpenAIModel | CompletionsModel],
+    arguments: dict[str, Any],
+    least: int,
+    most: int,
+) -> None:
+    if "tokenizer" in arguments:
+        arguments = {"tokenizer": write_word_tokenizer(tmp_path)}
+    reserved: list[float] = []
+    limit = RateLimit()
+
+    def reply(asked: ReceivedRequest) -> list[Act]:
+        if asked.method == "GET":
+            return replying({"data": []})
+        assert limit.tokens is not None
+        reserved.append(limit.tokens.counted)
+        choice = {"message": {"content": "yes"}, "text": "yes", "finish_reason": "stop"}
+        return replying({"choices": [choice], "usage": {"prompt_tokens": 100, "completion_tokens": 1}})
+
+    async def go() -> float:
+        nonlocal limit
+        async with start_scripted_server(reply) as server:
+            limit = get_rate_limit(server.url)
+            model = make(model="m", base_url=server.url, tpm=100_000, probe=False, **arguments)
+            await model.open()
+            request = generate(Prompt.of_text(PROMPT), max_gen_toks=40)
+            assert [type(one) async for one in model.answer([request])] == [Response]
+            await model.close()
+        assert limit.tokens is not None
+        return limit.tokens.counted
+
+    assert asyncio.run(go()) == 101
+    assert least <= reserved[0] <= most

@@ -125,10 +125,14 @@ class WindowLimit:
         """The amounts whose time is known, in the order in which they expire."""
 
         self._total = 0.0
-        """The sum of all amounts that count, including those of calls in flight."""
 
         self._mean: float | None = None
         """Moving average of the actual amounts: the pace of calls follows from it, not from their largest amounts."""
+
+    @property
+    def counted(self) -> float:
+        """The sum of all amounts that count, including those of calls in flight."""
+        return self._total
 
     def lower(self, per_minute: float) -> None:
         """Set a smaller limit; what was sent still counts."""

@@ -1,10 +1,12 @@
 """A server with the OpenAI API that limits its clients in one of the ways that real servers do.
 
-    python benchmarks/limited_server.py MODE --limit 20 [--latency_ms 50] [--changes 3:60,6:20]    # prints its port
+    python benchmarks/limited_server.py MODE --limit 20 [--latency_ms 50] [--window_s 2] [--changes 3:60,6:20]    # prints its port
 
 Modes: `queue` (more calls wait), `busy` (429), `retry_after` (429 with `Retry-After: 1`), `connections` (further connections
-are closed), `window` (`limit` calls in each period of two seconds, then 429). `--changes` sets other limits after so many
-seconds from the first call. `GET /v1/statistics` returns the times of all answers and the number of rejections.
+are closed, and open ones after their answer if the limit falls), `window` (`limit` calls in each period, then 429), `window_retry_after` (with `Retry-After`: the rest of the
+period, in whole seconds), `tokens` (calls of different length; 429 if a call exceeds `limit` tokens in any window that ends
+with it, counted when calls arrive or when they end). `--changes` sets other limits after so many seconds from the first call.
+`GET /v1/statistics` returns the times of all answers, the starts of all periods, the tokens used and the number of rejections.
 """
 
 from __future__ import annotations
@@ -12,25 +14,56 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
+import random
 import time
 from collections import deque
 
-from latency_server import CHAT_REPLY, PreciseSelector
+from latency_server import CHAT, CHAT_REPLY, PreciseSelector
 
-WINDOW_S = 2.0
+MODES = ("queue", "busy", "retry_after", "connections", "window", "window_retry_after", "tokens")
+PROMPT_TOKENS, MAX_ANSWER_TOKENS = 12, 32
+MAX_SLOWDOWN = 10.0
+"""In the mode `tokens` a call takes up to this multiple of the latency."""
+
+
+class TokenWindow:
+    """The tokens of the last seconds."""
+
+    def __init__(self, window_s: float) -> None:
+        self._window_s = window_s
+        self._counted: deque[tuple[float, int]] = deque()
+        self.total = 0
+
+    def add(self, tokens: int) -> int:
+        """Count tokens; return the sum of the window that ends now."""
+        now = time.monotonic()
+        while self._counted and self._counted[0][0] <= now - self._window_s:
+            self.total -= self._counted.popleft()[1]
+        self._counted.append((now, tokens))
+        self.total += tokens
+        return self.total
 
 
 class Limits:
     """The state of the server, shared by its connections."""
 
-    def __init__(self, mode: str, limit: int, latency_s: float, changes: list[tuple[float, int]]) -> None:
-        self.mode, self.latency_s = mode, latency_s
+    def __init__(
+        self, mode: str, limit: int, latency_s: float, window_s: float, changes: list[tuple[float, int]]
+    ) -> None:
+        self.mode, self.latency_s, self.window_s = mode, latency_s, window_s
         self._limit, self._changes = limit, changes
         self.active = self.open = self.rejected = 0
         self.waiting: deque[Connection] = deque()
         self.answers: list[float] = []
         self.began = 0.0
-        self._window, self._calls = 0.0, 0
+        self._calls = 0
+        self.periods: list[float] = []
+        """When each period began: with the first call after the one before."""
+
+        self.tokens = 0
+        self._arrived, self._ended = TokenWindow(window_s), TokenWindow(window_s)
+        self._random = random.Random(1)
 
     @property
     def limit(self) -> int:
@@ -39,13 +72,34 @@ class Limits:
 
     def accepts(self) -> bool:
         """Return whether a call is answered now."""
-        if self.mode != "window":
+        if not self.mode.startswith("window"):
             return self.active < self.limit
         now = time.monotonic()
-        if now >= self._window + WINDOW_S:
-            self._window, self._calls = now, 0
+        if not self.periods or now >= self.periods[-1] + self.window_s:
+            self.periods.append(now)
+            self._calls = 0
         self._calls += 1
         return self._calls <= self.limit
+
+    def find_retry_after_s(self) -> int:
+        """Return the delay that a rejection asks for; 0: none."""
+        if self.mode == "window_retry_after":
+            return math.ceil(self.periods[-1] + self.window_s - time.monotonic())
+        return int(self.mode == "retry_after")
+
+    def draw_call(self) -> tuple[float, int]:
+        """Return the latency and the answer tokens of a call in the mode `tokens`."""
+        slowdown = self._random.uniform(1, MAX_SLOWDOWN)
+        return self.latency_s * slowdown, self._random.randint(1, MAX_ANSWER_TOKENS)
+
+    def count_arrival(self, tokens: int) -> bool:
+        """Count the tokens of a call that arrives; return whether they are within the limit."""
+        return self._arrived.add(tokens) <= self.limit
+
+    def count_end(self, tokens: int) -> None:
+        """Count the tokens of a call that ends; exceeding the limit then is a rejection, too."""
+        self.tokens += tokens
+        self.rejected += self._ended.add(tokens) > self.limit
 
 
 class Connection(asyncio.Protocol):
@@ -81,21 +135,46 @@ class Connection(asyncio.Protocol):
     def _receive(self, path: bytes) -> None:
         limits = self.limits
         if path.endswith(b"/statistics"):
-            found = {"answers": limits.answers, "rejected": limits.rejected}
+            found = {
+                "answers": limits.answers,
+                "rejected": limits.rejected,
+                "periods": limits.periods,
+                "tokens": limits.tokens,
+            }
             self._write(b"200 OK", json.dumps(found).encode())
             return
         if path.endswith(b"/models"):
             self._write(b"200 OK", b'{"object": "list", "data": [{"id": "limited"}]}')
             return
         limits.began = limits.began or time.monotonic()
-        if limits.mode == "connections" or limits.accepts():
+        if limits.mode == "tokens":
+            self._start_long()
+        elif limits.mode == "connections" or limits.accepts():
             self._start()
         elif limits.mode == "queue":
             limits.waiting.append(self)
         else:
-            limits.rejected += 1
-            delay = b"Retry-After: 1\r\n" if limits.mode == "retry_after" else b""
-            self._write(b"429 Too Many Requests", b'{"error": {"message": "slow down"}}', delay)
+            self._reject()
+
+    def _reject(self) -> None:
+        self.limits.rejected += 1
+        delay_s = self.limits.find_retry_after_s()
+        header = b"Retry-After: %d\r\n" % delay_s if delay_s else b""
+        self._write(b"429 Too Many Requests", b'{"error": {"message": "slow down"}}', header)
+
+    def _start_long(self) -> None:
+        """Begin a call of the mode `tokens`."""
+        latency_s, answer_tokens = self.limits.draw_call()
+        if self.limits.count_arrival(PROMPT_TOKENS + answer_tokens):
+            asyncio.get_running_loop().call_later(latency_s, self._answer_long, answer_tokens)
+        else:
+            self._reject()
+
+    def _answer_long(self, answer_tokens: int) -> None:
+        self.limits.count_end(PROMPT_TOKENS + answer_tokens)
+        self.limits.answers.append(time.monotonic())
+        usage = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": answer_tokens}
+        self._write(b"200 OK", json.dumps(CHAT | {"usage": usage}).encode())
 
     def _start(self) -> None:
         self.limits.active += 1
@@ -106,6 +185,8 @@ class Connection(asyncio.Protocol):
         limits.active -= 1
         limits.answers.append(time.monotonic())
         self.transport.write(CHAT_REPLY)
+        if limits.mode == "connections" and limits.open > limits.limit:
+            self.transport.close()
         while limits.waiting and limits.active < limits.limit:
             limits.waiting.popleft()._start()
 
@@ -118,16 +199,17 @@ class Connection(asyncio.Protocol):
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("mode", choices=["queue", "busy", "retry_after", "connections", "window"])
+    parser.add_argument("mode", choices=MODES)
     parser.add_argument("--limit", type=int, required=True)
     parser.add_argument("--latency_ms", type=float, default=50.0)
+    parser.add_argument("--window_s", type=float, default=2.0)
     parser.add_argument("--changes", default="")
     options = parser.parse_args()
     changes = [
         (float(after), int(limit))
         for after, _, limit in (text.partition(":") for text in options.changes.split(",") if text)
     ]
-    limits = Limits(options.mode, options.limit, options.latency_ms / 1000, changes)
+    limits = Limits(options.mode, options.limit, options.latency_ms / 1000, options.window_s, changes)
     server = await asyncio.get_running_loop().create_server(
         lambda: Connection(limits), "127.0.0.1", 0, backlog=1024
     )

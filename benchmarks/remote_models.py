@@ -245,7 +245,9 @@ def _write_task(folder: Path, count: int, kind: str) -> Path:
     return path
 
 
-def measure_assay(kind: str, url: str, count: int, concurrency: int) -> dict[str, Any]:
+def measure_assay(
+    kind: str, url: str, count: int, concurrency: int, tpm: float | None = None
+) -> dict[str, Any]:
     import assay
     from assay.models import make_model
 
@@ -253,6 +255,8 @@ def measure_assay(kind: str, url: str, count: int, concurrency: int) -> dict[str
     arguments: dict[str, Any] = {"model": "latency", "base_url": url}
     if concurrency:  # 0: as many as the server can handle
         arguments["num_concurrent"] = concurrency
+    if tpm is not None:
+        arguments["tpm"] = tpm
     model: Any = make_model(name, arguments)
     times: dict[str, tuple[float, float]] = {}
     open_model, close_model = model.open, model.close
@@ -445,7 +449,7 @@ def main() -> None:
     if len(sys.argv) > 3 and not sys.argv[1].startswith("--"):
         what, *words = sys.argv[1:]
         measure = {"client": measure_client, "assay": measure_assay}[what]
-        print(json.dumps(measure(words[0], words[1], int(words[2]), int(words[3]))))
+        print(json.dumps(measure(words[0], words[1], int(words[2]), int(words[3]), *map(float, words[4:]))))
         return
     parts = ["clients", *[f"{kind}-{concurrency}" for kind, concurrency in CASES], "memory", "pictures"]
     parser = argparse.ArgumentParser()

@@ -43,7 +43,7 @@ from assay.engine.running.open_documents import OpenDocumentLimiter
 from assay.engine.running.prefetch import MediaPrefetcher, strip_media
 from assay.engine.running.services import ModelServices, first_error, open_model
 from assay.engine.running.token_answers import require_tokens
-from assay.models.remote.concurrency import find_longest_pause_s
+from assay.models.remote.rate_limits import find_longest_pause_s
 from assay.sandboxes.program_runner import programs_for_run
 from assay.store.cache.response_cache import ResponseSource
 from assay.store.journal.journal import Journal

@@ -19,6 +19,7 @@ from assay.core.records.requests import Likelihood
 from assay.core.records.responses import Failure, Response, Usage
 from assay.models import make_model
 from assay.models.hosted.anthropic import AnthropicModel, parse_message
+from assay.models.remote.rate_limits import get_rate_limit
 
 
 @pytest.fixture
@@ -283,3 +284,11 @@ def test_redacted_reasoning_is_shown_as_such() -> None:
     blocks = [{"type": "redacted_thinking", "data": "x"}, {"type": "text", "text": "4"}]
     reply = parse_message({"content": blocks, "stop_reason": "end_turn", "model": "m"})
     assert (reply.choices[0].text, reply.choices[0].reasoning) == ("4", "[redacted reasoning]")
+
+
+def test_tokens_per_minute_count_what_a_reply_reports(service: Anthropic) -> None:
+    outcome = one(service, generate("What is 1 + 1?"), tpm=5000)
+    assert isinstance(outcome, Response) and outcome.usage is not None
+    limit = get_rate_limit(service.url)
+    assert limit.tokens is not None
+    assert limit.tokens.counted == outcome.usage.input_tokens + outcome.usage.output_tokens > 0

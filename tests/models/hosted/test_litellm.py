@@ -16,6 +16,7 @@ from assay.core.errors import InvalidOption, MissingPackage, UserError
 from assay.core.records.responses import Failure, Response
 from assay.models import make_model
 from assay.models.hosted.litellm import LiteLLMModel
+from assay.models.remote.rate_limits import get_rate_limit
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the package warns of its own past
 
@@ -179,3 +180,23 @@ def test_only_a_failed_import_ends_the_run_with_a_missing_package(
     else:
         outcome = ask(asked, [request])[request.id]
         assert isinstance(outcome, Failure) and "No module named" in outcome.message
+
+
+def test_limits_per_minute_apply(monkeypatch: pytest.MonkeyPatch) -> None:
+    reply = {
+        "choices": [{"message": {"content": "5"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 30, "completion_tokens": 9},
+    }
+
+    async def acompletion(**call: Any) -> Any:
+        return SimpleNamespace(model_dump=lambda: reply, _hidden_params={})
+
+    package = ModuleType("litellm")
+    package.acompletion = acompletion  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "litellm", package)
+    request = generate("What is 2 + 3?")
+    assert isinstance(ask(LiteLLMModel(model="limited/m", rpm=1, tpm=1000), [request])[request.id], Response)
+    limit = get_rate_limit("litellm limited")
+    assert limit.wait_s(0) > 50, "the call counts"
+    assert limit.tokens is not None
+    assert limit.tokens.wait_s(1000 - 39) < 5 < limit.tokens.wait_s(1000 - 38), "with the tokens it used"

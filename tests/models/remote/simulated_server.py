@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import heapq
 import random
+from collections import deque
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from assay.models.remote import concurrency
+from assay.models.remote import concurrency, rate_limits
 from assay.models.remote.concurrency import CallResult, ConcurrencyLimiter, Waiter
 
 
@@ -55,7 +56,8 @@ class SimulatedServer:
         self._random = random.Random(1)
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
-        monkeypatch.setattr(concurrency, "time", SimpleNamespace(monotonic=lambda: self.now))
+        for module in (concurrency, rate_limits):
+            monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now))
         loop = SimpleNamespace(call_later=self._call_later)
         monkeypatch.setattr(concurrency, "asyncio", SimpleNamespace(get_running_loop=lambda: loop))
 
@@ -66,14 +68,42 @@ class SimulatedServer:
         heapq.heappush(self._events, (self.now + delay + self.timer_delay_s, self._number, run))
         return SimpleNamespace(cancel=lambda: state.update(cancelled=True))
 
+    def accept_in_periods(self, period_s: float, quota: Callable[[float], int]) -> None:
+        """Accept so many calls in each period, whose number depends on the time of the simulation."""
+        counts: dict[int, int] = {}
+
+        def accept(elapsed: float) -> int:
+            number = int(elapsed // period_s)
+            counts[number] = counts.get(number, 0) + 1
+            if counts[number] <= quota(elapsed):
+                return self.active + 1
+            counts[number] -= 1
+            return 0
+
+        self.limit = accept
+
+    def accept_in_sliding_windows(self, window_s: float, quota: int) -> None:
+        """Accept so many calls in each window, whenever it begins."""
+        accepted: deque[float] = deque()
+
+        def accept(elapsed: float) -> int:
+            while accepted and accepted[0] <= elapsed - window_s:
+                accepted.popleft()
+            if len(accepted) >= quota:
+                return 0
+            accepted.append(elapsed)
+            return self.active + 1
+
+        self.limit = accept
+
     def receive(self, call: _Call) -> None:
         self.sent.append(self.now)
-        if self._random.random() < self.failure_rate or (
-            self.active >= self.limit(self.now - self.began) and not self.queues
-        ):
+        fails = self._random.random() < self.failure_rate
+        is_full = fails or self.active >= self.limit(self.now - self.began)
+        if fails or (is_full and not self.queues):
             self.rejected += 1
             self._call_later(0.001, lambda: self._reject(call))
-        elif self.active >= self.limit(self.now - self.began):
+        elif is_full:
             self._waiting.append(call)
             call.started_at = self.now  # type: ignore[attr-defined]
         else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import math
 import random
 from types import SimpleNamespace
@@ -12,13 +11,7 @@ import pytest
 from tests.models.remote.simulated_server import SimulatedServer
 
 from assay.models.remote import concurrency
-from assay.models.remote.concurrency import (
-    CallResult,
-    ConcurrencyLimiter,
-    RateLimit,
-    WindowLimit,
-    get_rate_limit,
-)
+from assay.models.remote.concurrency import CallResult, ConcurrencyLimiter
 
 
 async def rounds(gate: ConcurrencyLimiter, count: int, seconds: float = 0.01) -> None:
@@ -126,23 +119,6 @@ def test_answers_of_different_lengths_do_not_lower_the_limit(
     assert server.measure_rate(20, 60) > 0.75 * 128 / mean_s
 
 
-def test_a_learned_rate_ignores_breaks_and_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 1000.0
-    monkeypatch.setattr(concurrency, "time", SimpleNamespace(monotonic=lambda: now))
-    limit = RateLimit()
-    limit.slow_down()
-    for pause_s in (1.0, 1.0, 3600.0, 1.0):
-        now += pause_s
-        limit.count_accepted()
-    limit.slow_down()
-    assert limit.learned is not None
-    assert limit.learned.rate >= 0.2
-    assert limit.wait_s(0) <= 5.0
-    now += 61.0
-    limit.count_accepted()
-    assert limit.learned is None
-
-
 def test_failures_at_random_do_not_lower_the_limit_permanently(monkeypatch: pytest.MonkeyPatch) -> None:
     server = SimulatedServer(monkeypatch, lambda _: 10_000)
     server.failure_rate = 0.05
@@ -150,24 +126,48 @@ def test_failures_at_random_do_not_lower_the_limit_permanently(monkeypatch: pyte
     assert server.measure_rate(5, 20) > 0.3 * 64 / 0.05
 
 
-@pytest.mark.parametrize(("period_s", "limit"), [(2, 200), (2, 20), (10, 500)])
+@pytest.mark.parametrize(("period_s", "quota"), [(2, 200), (2, 20), (10, 500), (60, 600)])
 @pytest.mark.parametrize("timer_delay_s", [0.0, 0.008], ids=["idle", "busy event loop"])
-def test_a_rate_limit_is_learned_from_rejections(
-    monkeypatch: pytest.MonkeyPatch, period_s: int, limit: int, timer_delay_s: float
+def test_calls_are_sent_as_soon_as_a_period_of_the_server_begins(
+    monkeypatch: pytest.MonkeyPatch, period_s: int, quota: int, timer_delay_s: float
 ) -> None:
-    """The server accepts `limit` calls in each period, and rejects the others without `Retry-After`."""
+    """The server accepts `quota` calls in each period, and rejects the others without `Retry-After`."""
     server = SimulatedServer(monkeypatch, lambda _: 0)
     server.timer_delay_s = timer_delay_s
-
-    def count_left(elapsed: float) -> int:
-        begin = server.began + period_s * (elapsed // period_s)
-        sent = [one - 0.05 - timer_delay_s for one in server.answers[-2 * limit :]]
-        accepted = sum(one >= begin for one in sent) + server.active
-        return server.active + 1 if accepted < limit else 0
-
-    server.limit = count_left
+    server.accept_in_periods(period_s, lambda _: quota)
     server.serve(ConcurrencyLimiter(1024), 20 * period_s)
-    assert server.measure_rate(period_s, 20 * period_s) > 0.95 * limit / period_s
+    assert server.measure_rate(period_s, 20 * period_s) > 0.98 * quota / period_s
+    assert server.rejected < 0.05 * len(server.answers) + 20 * 6
+
+
+def test_long_answers_do_not_delay_the_calls_of_a_period(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = SimulatedServer(monkeypatch, lambda _: 0)
+    server.latency = lambda: 4.0
+    server.accept_in_periods(10, lambda _: 100)
+    server.serve(ConcurrencyLimiter(1024), 200)
+    assert server.measure_rate(100, 200) > 0.9 * 10
+
+
+def test_a_quota_that_changes_is_used_in_the_next_period(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = SimulatedServer(monkeypatch, lambda _: 0)
+    server.timer_delay_s = 0.004
+    server.accept_in_periods(2, lambda s: 200 if s < 20 else 600 if s < 40 else 100)
+    server.serve(ConcurrencyLimiter(1024), 60)
+    assert server.measure_rate(20, 24) > 0.9 * 300
+    assert server.measure_rate(42, 60) > 0.95 * 50
+    assert server.rejected < 0.1 * len(server.answers)
+
+
+@pytest.mark.parametrize("window_s", [2, 10])
+@pytest.mark.parametrize("timer_delay_s", [0.0, 0.008], ids=["idle", "busy event loop"])
+def test_a_rate_is_learned_if_calls_expire_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, window_s: int, timer_delay_s: float
+) -> None:
+    server = SimulatedServer(monkeypatch, lambda _: 0)
+    server.timer_delay_s = timer_delay_s
+    server.accept_in_sliding_windows(window_s, 500)
+    server.serve(ConcurrencyLimiter(1024), 120)
+    assert server.measure_rate(10, 120) > 0.85 * 500 / window_s
     assert server.rejected < 0.3 * len(server.answers)
 
 
@@ -179,41 +179,6 @@ def test_a_delay_that_the_server_asks_for_applies_to_all_calls_if_it_rejects_the
     server.serve(ConcurrencyLimiter(1024), 10)
     assert sum(2.2 < one - server.began < 4.9 for one in server.sent) < 5
     assert server.measure_rate(6, 10) > 0.9 * 50 / 0.05
-
-
-def test_no_minute_has_more_calls_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = SimulatedServer(monkeypatch, lambda _: 1000)
-    rate_limit = RateLimit()
-    rate_limit.set_limits(240, None)
-    server.serve(ConcurrencyLimiter(100, rate_limit), 300)
-    for begin in server.sent:
-        assert sum(begin <= one < begin + 60 for one in server.sent) <= 240
-    assert len(server.sent) > 0.95 * 240 * 5
-
-
-def test_no_minute_of_the_server_has_more_calls_than_the_limit_if_connections_open_slowly(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now = 0.0
-    monkeypatch.setattr(concurrency, "time", SimpleNamespace(monotonic=lambda: now))
-    limit = RateLimit()
-    limit.set_limits(240, None)
-    delays = random.Random(1)
-    received: list[float] = []
-    opening: list[tuple[float, float]] = []
-    while len(received) < 600:
-        now += max(limit.wait_s(1), 0.01)
-        limit.take(1)
-        delay_s = 3.0 if len(received) + len(opening) < 20 else delays.uniform(0, 0.2)
-        opening.append((now + delay_s, delay_s))
-        for one in sorted(one for one in opening if one[0] <= now):
-            opening.remove(one)
-            received.append(one[0])
-            limit.count_delayed(0, one[1])
-    received.sort()
-    for begin in received:
-        assert sum(begin <= one < begin + 60 for one in received) <= 240
-    assert len(received) / now > 0.9 * 4
 
 
 def test_timeouts_decrease_the_limit_to_at_least_one() -> None:
@@ -282,66 +247,6 @@ def test_a_cancelled_waiter_occupies_no_slot() -> None:
         assert gate.in_flight == 1
 
     asyncio.run(go())
-
-
-def test_a_pause_applies_to_all_models_of_a_server() -> None:
-    async def go() -> None:
-        one, other = (
-            ConcurrencyLimiter(4, get_rate_limit("http://test-pause")),
-            ConcurrencyLimiter(4, get_rate_limit("http://test-pause")),
-        )
-        free = ConcurrencyLimiter(4, get_rate_limit("http://test-elsewhere"))
-        one.rate_limit.pause(0.08)
-        began = asyncio.get_running_loop().time()
-        assert free.rate_limit.wait_s(0) == 0
-        await asyncio.gather(one.acquire(), other.acquire())
-        assert asyncio.get_running_loop().time() - began >= 0.079
-
-    asyncio.run(go())
-
-
-def test_the_smaller_rate_limit_applies() -> None:
-    async def go() -> None:
-        lane = RateLimit()
-        lane.set_limits(6000, None)
-        lane.set_limits(1200, None)
-        lane.set_limits(9000, None)
-        gate = ConcurrencyLimiter(100, lane, initial=100)
-        began = asyncio.get_running_loop().time()
-        for _ in range(26):  # twenty at once, then twenty a second
-            gate.release(await gate.acquire(), "ok", 0.001)
-        assert asyncio.get_running_loop().time() - began >= 0.25
-
-    asyncio.run(go())
-
-
-def test_token_estimates_are_corrected() -> None:
-    budget = WindowLimit(60_000)
-    budget.take(600)
-    assert budget.wait_s(300) == 0
-    lane = RateLimit()
-    lane.tokens = budget
-    lane.correct_tokens(600, 5600)
-    assert 4.5 < budget.wait_s(300) < 5.5
-    assert budget.wait_s(10**9) <= 61, "a call larger than the budget goes out alone, not never"
-
-
-def test_no_minute_has_more_tokens_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 0.0
-    monkeypatch.setattr(concurrency, "time", SimpleNamespace(monotonic=lambda: now))
-    limit = RateLimit()
-    limit.set_limits(None, 6000)
-    sent: list[tuple[float, int]] = []
-    used = itertools.cycle([50, 200, 150, 90])
-    for _ in range(400):
-        now += limit.wait_s(200)
-        limit.take(200)
-        tokens = next(used)
-        sent.append((now, tokens))
-        limit.correct_tokens(200, tokens)
-    for begin, _ in sent:
-        assert sum(tokens for at, tokens in sent if begin <= at < begin + 60) <= 6000
-    assert sum(tokens for _, tokens in sent) > 0.8 * 6000 * now / 60
 
 
 def test_a_held_limiter_starts_no_calls() -> None:

@@ -22,9 +22,9 @@ from tests.models.remote.scripted_server import (
 from assay.core.errors import AssayError, UserError
 from assay.core.secrets import register_secret
 from assay.models.remote import endpoint as module
-from assay.models.remote.concurrency import find_longest_pause_s
 from assay.models.remote.endpoint import CallOutcome, Endpoint
 from assay.models.remote.errors import BadReply, CallFailed
+from assay.models.remote.rate_limits import find_longest_pause_s
 from assay.models.remote.retries import RetryPolicy
 from assay.models.remote.transport.address import parse_address
 

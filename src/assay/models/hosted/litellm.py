@@ -26,7 +26,6 @@ from assay.models.credentials import reject_key_arguments
 from assay.models.finish_reasons import GenerationFailed
 from assay.models.prices import build_billed_name
 from assay.models.remote.capabilities.cache import ServerCapabilities
-from assay.models.remote.concurrency import get_rate_limit
 from assay.models.remote.errors import BadReply, CallError, CallFailed, read_retry_after
 from assay.models.remote.openai import build_identity, build_media_encoding, format_preview
 from assay.models.remote.options import read_options
@@ -34,6 +33,8 @@ from assay.models.remote.output_limits import compute_output_limit
 from assay.models.remote.protocol.chat import build_chat_payload, build_response, parse_chat_reply
 from assay.models.remote.protocol.json_writer import to_plain_json
 from assay.models.remote.protocol.media import prepare_media
+from assay.models.remote.rate_limits import get_rate_limit
+from assay.models.remote.token_bounds import TokenBound, TokenBounds
 
 __all__ = ["LiteLLMModel"]
 
@@ -82,6 +83,12 @@ class LiteLLMModel:
         self._media = build_media_encoding(self._options)
         self._retry_policy = self._options.retry_policy
         self._jitter = random.Random()
+        self._rate_limit = get_rate_limit(
+            f"litellm {self._base_url or self._options.model.partition('/')[0]}"
+        )
+        self._bounds = TokenBounds(
+            self._options.model, media=self._media, system_prompt=self._options.system_prompt
+        )
         self._litellm: Any = None
 
     @property
@@ -131,6 +138,11 @@ class LiteLLMModel:
     async def open(self) -> None:
         """Import the package, which takes seconds; register all keys of the environment as secrets."""
         self._litellm = await asyncio.to_thread(_import_litellm)
+        self._rate_limit.set_limits(
+            self._options.rpm,
+            self._options.tpm,
+            counting="requested" if self._options.tpm_counts == "requested" else "used",
+        )
         for name, value in os.environ.items():
             if name.endswith(_KEY_SUFFIXES):
                 register_secret(value)
@@ -153,21 +165,24 @@ class LiteLLMModel:
     async def _answer(self, request: Generate) -> Outcome:
         try:
             call = await asyncio.to_thread(self._build_call, request)
+            bound = None
+            if self._rate_limit.tokens is not None:
+                limit = self.find_output_limit(request)
+                bound = await asyncio.to_thread(self._bounds.compute, request.prompt, limit, request)
         except MediaError as error:
             return Failure(request_id=request.id, kind="bad media", message=str(error))
         began, failed = time.monotonic(), 0
         while True:
-            started = time.monotonic()
-            outcome = await self._call_once(request, call)
+            outcome = await self._call_within_limits(request, call, bound)
             if not isinstance(outcome, CallError):
-                return replace(outcome, seconds=time.monotonic() - started)
+                return outcome
             failed += 1
             pause_s = self._retry_policy.compute_delay(failed, outcome, self._jitter)
             late = time.monotonic() - began + pause_s > self._retry_policy.total_timeout_s
             if not outcome.transient or failed > self._retry_policy.retries or late:
                 return CallFailed(outcome, failed).to_failure(request.id)
             if outcome.retry_after_s:
-                get_rate_limit(f"litellm {self.name}").pause(pause_s)  # for the progress display
+                self._rate_limit.pause(pause_s)  # without limits per minute, only for the progress display
             await asyncio.sleep(pause_s)
 
     def _build_call(self, request: Generate) -> dict[str, Any]:
@@ -178,6 +193,33 @@ class LiteLLMModel:
             payload["thinking"] = {"type": "enabled", "budget_tokens": budget}
         address = {"api_base": self._base_url} if self._base_url else {}
         return {**payload, **address, "timeout": self._options.timeout, "num_retries": 0, "drop_params": True}
+
+    async def _call_within_limits(
+        self, request: Generate, call: dict[str, Any], bound: TokenBound | None
+    ) -> Response | CallError:
+        """Make one call when the limits per minute allow it."""
+        rate_limit = self._rate_limit
+        reservation = None
+        if rate_limit.requests is not None or rate_limit.tokens is not None:
+            reservation = await rate_limit.acquire(0 if bound is None else bound.total)
+        started = time.monotonic()
+        try:
+            outcome = await self._call_once(request, call)
+        except BaseException:
+            rate_limit.settle(reservation, None)
+            raise
+        if isinstance(outcome, CallError):
+            if outcome.kind == "rate limit":
+                rate_limit.reject(reservation)
+            else:
+                rate_limit.settle(reservation, None)
+            return outcome
+        used = None
+        if bound is not None:
+            self._bounds.learn(bound, outcome.usage)
+            used = bound.count(outcome.usage, rate_limit.counting)
+        rate_limit.settle(reservation, used)
+        return replace(outcome, seconds=time.monotonic() - started)
 
     async def _call_once(self, request: Generate, call: dict[str, Any]) -> Response | CallError:
         try:

@@ -26,13 +26,13 @@ from assay.models.remote.output_limits import compute_output_limit
 from assay.models.remote.protocol.chat import ParsedReply, build_response
 from assay.models.remote.protocol.json_writer import write_json
 from assay.models.remote.protocol.media import MediaEncoding, prepare_media, write_in_thread
+from assay.models.remote.token_bounds import TokenBound, TokenBounds
 from assay.models.remote.transport.address import Address, parse_address
 
 __all__ = ["HostedApi", "HostedModel", "read_hosted_options"]
 
 _LOG = logging.getLogger(__name__)
 _WINDOW = 8
-_CHARACTERS_PER_TOKEN = 4
 
 
 class HostedApi(Protocol):
@@ -113,6 +113,7 @@ class HostedModel:
         self.refused_settings: frozenset[str] = frozenset()
         """Settings the model rejected."""
 
+        self._bounds = TokenBounds(options.model, media=self.media, system_prompt=options.system_prompt)
         self._endpoint: Endpoint | None = None
 
     @property
@@ -198,6 +199,8 @@ class HostedModel:
             initial_concurrency=options.initial_concurrency,
             rpm=options.rpm,
             tpm=options.tpm,
+            token_counting="requested" if options.tpm_counts == "requested" else "used",
+            counts_tokens_at_start=options.base_url in ("", self.api.default_url),
             verify_certificate=options.verify_certificate,
             ca_cert_path=options.ca_cert_path,
             client_cert_path=options.client_cert_path,
@@ -262,12 +265,9 @@ class HostedModel:
         while True:
             refused = self.refused_settings
             body = await self._build_body(request)
-            tokens = 0
-            if endpoint.rate_limit.tokens is not None:
-                limit = request.settings.max_tokens or self.options.max_gen_toks
-                tokens = limit + (0 if request.prompt.has_media else len(body) // _CHARACTERS_PER_TOKEN)
+            bound = await self._bound_tokens(request) if endpoint.rate_limit.tokens is not None else None
             try:
-                answered = await endpoint.post(self.api.build_path(self.options), body, parse, tokens=tokens)
+                answered = await endpoint.post(self.api.build_path(self.options), body, parse, tokens=bound)
             except CallFailed as error:
                 named = self._find_refused_settings(error, refused)
                 if not named:
@@ -277,10 +277,17 @@ class HostedModel:
                     _LOG.warning("%s rejects %s; requests omit it", self.name, words)
                 self.refused_settings |= named
                 continue
-            usage = answered.value.usage
-            if tokens and usage is not None:
-                endpoint.rate_limit.correct_tokens(tokens, usage.input_tokens + usage.output_tokens)
+            if bound is not None:
+                self._bounds.learn(bound, answered.value.usage)
             return answered
+
+    async def _bound_tokens(self, request: Generate) -> TokenBound:
+        """Return the largest number of tokens of a call."""
+        limit = self.find_output_limit(request)
+        if request.prompt.has_media:
+            found: TokenBound = await write_in_thread(self._bounds.compute, request.prompt, limit, request)
+            return found
+        return self._bounds.compute(request.prompt, limit, request)
 
     def _find_refused_settings(self, error: CallFailed, sent_without: frozenset[str]) -> frozenset[str]:
         """Return the optional settings that an error names and that the call contained."""

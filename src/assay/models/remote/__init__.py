@@ -4,7 +4,9 @@ transport/       addresses, TLS, proxies, connections and the HTTP client
 protocol/        request payloads and reply parsing: chat completions, responses API, prompt log-probabilities, media
 capabilities/    probes that find out what a server supports, and their cache
 endpoint.py      one call with concurrency limit, retries and timeout: `await endpoint.post(path, payload, read)`
-concurrency.py   concurrency and rate limits
+concurrency.py   adaptive limit of concurrent calls
+rate_limits.py   limits per minute, pauses, and the rate that a server was seen to accept
+token_bounds.py  the largest number of tokens of a call, which a limit of tokens per minute reserves
 retries.py       the retry policy; `options.py` sets its numbers
 errors.py        classification of errors
 options.py       the arguments of these models

@@ -48,6 +48,7 @@ from assay.models.remote.protocol.prompt_logprobs import (
     build_scoring_payload,
     parse_scores,
 )
+from assay.models.remote.token_bounds import TokenBound, TokenBounds, count_bytes
 from assay.models.remote.tokenizer import Tokenizer, choose_tokenizer_backend, load_tokenizer
 from assay.models.tokens import Unanswerable, encode_pairs, fit_pair, fit_prompt, split_rolling_windows
 
@@ -100,6 +101,7 @@ class CompletionsModel:
         self._probe_calls: Counter[str] = Counter()
         self._endpoint: Endpoint | None = None
         self._tokenizer: Tokenizer | None = None
+        self._bounds = TokenBounds(self._options.model)
         self._gives_tokens = False
 
     @property
@@ -294,10 +296,10 @@ class CompletionsModel:
         endpoint = self._require_endpoint()
         prompts = [prompt for _, prompt in chunk]
         payload = build_scoring_payload(prompts, self._options, self._capabilities)
-        tokens = sum(len(prompt.prompt) for prompt in prompts) if endpoint.rate_limit.tokens else 0
+        bound = self._bound_scoring(prompts) if endpoint.rate_limit.tokens is not None else None
         try:
             read = partial(_parse_scores_reply, prompts, with_tokens=self._gives_tokens)
-            answered = await endpoint.post(PATH, payload, read, tokens=tokens)
+            answered = await endpoint.post(PATH, payload, read, tokens=bound)
         except CallFailed as error:
             if len(chunk) > 1 and error.cause.kind in _SINGLE_PROMPT_ERRORS:
                 found = await asyncio.gather(*[self._score([one]) for one in chunk])
@@ -314,6 +316,25 @@ class CompletionsModel:
         ]
         return [outcome for outcome in outcomes if outcome is not None]
 
+    def _bound_scoring(self, prompts: Sequence[ScoringPrompt]) -> TokenBound:
+        """Return the largest number of tokens of a call that scores prompts and generates one token for each at most."""
+        counts = [self._count_prompt_tokens(one.prompt) for one in prompts]
+        characters = sum(len(one.prompt) for one in prompts if isinstance(one.prompt, str))
+        return self._bounds.compute_plain(sum(counts), len(prompts), characters)
+
+    def _bound_generation(self, request: Generate, prompt: Sequence[int] | str) -> TokenBound:
+        tokens, characters = self._count_prompt_tokens(prompt), len(prompt) if isinstance(prompt, str) else 0
+        return self._bounds.compute_plain(tokens, self.find_output_limit(request), characters)
+
+    def _count_prompt_tokens(self, prompt: Sequence[int] | str) -> int:
+        """Return the tokens of a prompt if the tokenizer is known, else the largest number: its bytes."""
+        if not isinstance(prompt, str):
+            return len(prompt)
+        if self._tokenizer is None:
+            return count_bytes(prompt) + 1  # the server may add a start token
+        (tokens,) = self._tokenizer.encoder([prompt])
+        return len(tokens) + 1
+
     # --- texts -------------------------------------------------------------------------------------
 
     async def _generate(self, request: Generate) -> list[Outcome]:
@@ -323,12 +344,17 @@ class CompletionsModel:
             return [Failure(request_id=request.id, kind="bad request", message=why)]
         try:
             payload, truncated = self._build_payload(request)
-            answered = await endpoint.post(PATH, payload, parse_text_reply)
+            bound = None
+            if endpoint.rate_limit.tokens is not None:
+                bound = self._bound_generation(request, payload["prompt"])
+            answered = await endpoint.post(PATH, payload, parse_text_reply, tokens=bound)
         except Unanswerable as error:
             return [_failure_from_unanswerable(request, error)]
         except CallFailed as error:
             return [error.to_failure(request.id)]
         choice, usage, served = answered.value
+        if bound is not None:
+            self._bounds.learn(bound, usage)
         if truncated:
             usage = replace(usage or Usage(), truncated_tokens=truncated)
         return [build_response(request, choice, usage, self._options, answered.seconds, served=served)]

@@ -1,4 +1,4 @@
-"""Adaptive concurrency limit and rate limits.
+"""Adaptive concurrency limit.
 
 The limit grows while the server keeps up and shrinks when the server rejects calls, refuses connections or times out.
 
@@ -16,19 +16,17 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 from typing import Any, Literal, TypeVar
+
+from assay.models.remote.rate_limits import RateLimit, Reservation
 
 __all__ = [
     "INITIAL_CONCURRENCY",
     "CallResult",
     "ConcurrencyLimiter",
-    "RateLimit",
-    "TokenBucket",
     "Waiter",
-    "WindowLimit",
-    "find_longest_pause_s",
-    "get_rate_limit",
     "iterate_completed",
 ]
 
@@ -59,241 +57,27 @@ _MIN_QUEUED_S_TO_PROBE = 1.0
 _REJECTIONS_OF_A_RATE_LIMIT = 3
 """If the server rejects this many calls that were sent after a rejection, all but fewer than this, it limits their rate."""
 
-_FIRST_PAUSE_S = 0.1
-_PAUSE_GROWTH = 1.5
-_MAX_LEARNED_PAUSE_S = 5.0
-_MAX_LEARNED_AGE_S = 60.0
-"""A learned rate is dropped after this time without a rejection."""
-
+_REJECTION_TIMES_TO_WAIT = 4
+_MIN_PROBE_WAIT_S = 0.005
+"""A call after a pause counts as accepted if it is not rejected within so many times the average time, and this."""
 
 _SHARE_WEIGHT = 1 / 16
 _MIN_ACCEPTED_SHARE = 0.75
 """Above its limit a server rejects most calls, because rejected ones are replaced at once."""
 
-_RATE_GROWTH_PER_S = 0.02
-_MAX_RATE_GROWTH_PER_S = 0.2
-"""How fast a learned rate is raised while the server rejects nothing; the growth itself grows with the seconds since the last rejection."""
-
-_LEARNED_BURST_S = 0.1
-"""Calls of this time can be sent at once with a learned rate, because timers and a busy event loop are late."""
-
-_WINDOW_S = 60.0
-_WINDOW_MARGIN_S = 0.5
-"""Calls take different times to reach the server, so that its minute can contain calls that were sent in a longer time."""
-
-
-class WindowLimit:
-    """A limit for calls or tokens per minute that no minute exceeds, whenever it begins. Allows a burst of about one second."""
-
-    def __init__(self, per_minute: float) -> None:
-        self.per_minute = per_minute
-        self.rate = per_minute / _WINDOW_S
-        self._burst = TokenBucket(self.rate)
-        self._sent: deque[list[float]] = deque()
-        """Time and amount of what was sent in the last minute."""
-
-        self._estimated: dict[float, deque[list[float]]] = {}
-        """The same, by amount, for estimates that can be corrected."""
-
-        self._total = 0.0
-
-    def wait_s(self, amount: float) -> float:
-        """Return the seconds until `amount` may be sent; an amount above the limit waits for an empty window."""
-        now = time.monotonic()
-        while self._sent and self._sent[0][0] <= now - _WINDOW_S - _WINDOW_MARGIN_S:
-            self._total -= self._sent.popleft()[1]
-        if not self._sent:
-            self._estimated.clear()
-        wait = self._burst.wait_s(amount)
-        excess = self._total + min(amount, self.per_minute) - self.per_minute
-        if excess <= 1e-9:
-            return wait
-        for sent_at, sent in self._sent:
-            excess -= sent
-            if excess <= 1e-9:
-                return max(wait, sent_at + _WINDOW_S + _WINDOW_MARGIN_S - now)
-        return max(wait, _WINDOW_S)
-
-    def take(self, amount: float) -> None:
-        """Count an amount that is being sent."""
-        self._burst.take(amount)
-        self._total += amount
-        sent = [time.monotonic(), amount]
-        self._sent.append(sent)
-        self._estimated.setdefault(amount, deque()).append(sent)
-
-    def correct(self, estimated: float, used: float) -> None:
-        """Replace an amount by the actual one: the oldest of several equal ones, which leaves the window first."""
-        self._burst.take(used - estimated)
-        if candidates := self._estimated.get(estimated):
-            sent = candidates.popleft()
-            if self._sent and sent[0] >= self._sent[0][0]:
-                sent[1] = used
-                self._total += used - estimated
-
-
-class TokenBucket:
-    """A token bucket. It holds what accumulates in one second, unless `capacity` is given."""
-
-    def __init__(self, per_second: float, capacity: float | None = None) -> None:
-        self.rate = per_second
-        self._capacity = max(per_second, 1.0) if capacity is None else capacity
-        self._available = self._capacity
-        self._refilled_at = time.monotonic()
-
-    def wait_s(self, amount: float) -> float:
-        """Return the seconds until `amount` is available."""
-        self._refill()
-        return max(0.0, (min(amount, self._capacity) - self._available) / self.rate)
-
-    def take(self, amount: float) -> None:
-        """Take `amount`; the balance may become negative and delays later calls."""
-        self._refill()
-        self._available -= amount
-
-    def _refill(self) -> None:
-        now = time.monotonic()
-        self._available = min(self._capacity, self._available + (now - self._refilled_at) * self.rate)
-        self._refilled_at = now
-
-
-class RateLimit:
-    """Rate limit of one server: pauses it asked for, the rate it was seen to accept, and the user's limits per minute."""
-
-    def __init__(self) -> None:
-        self.requests: WindowLimit | None = None
-        self.tokens: WindowLimit | None = None
-        self.learned: TokenBucket | None = None
-        """The rate that the server accepts, if it rejects calls and does not say when to try again."""
-
-        self._paused_until = 0.0
-        self._accepted = 0
-        """Calls that the server accepted since it last accepted calls again after rejections."""
-
-        self._elapsed_s = 0.0
-        """How long that took, up to the last reply; longer breaks between two replies do not count."""
-
-        self._replied_at = 0.0
-        self._rejected_at = 0.0
-        self._pauses = 0
-        """Pauses in a row that were too short."""
-
-    def set_limits(self, rpm: float | None, tpm: float | None) -> None:
-        """Set limits per minute; the smallest limit of several models applies."""
-        if rpm is not None and (self.requests is None or rpm < self.requests.per_minute):
-            self.requests = WindowLimit(rpm)
-        if tpm is not None and (self.tokens is None or tpm < self.tokens.per_minute):
-            self.tokens = WindowLimit(tpm)
-
-    def pause(self, seconds: float) -> None:
-        """Send no calls for this many seconds."""
-        self._paused_until = max(self._paused_until, time.monotonic() + seconds)
-
-    def count_accepted(self, seconds: float = 0.0) -> None:
-        """Count a call that the server accepted and answered in so many seconds; try a higher rate than the learned one."""
-        now = time.monotonic()
-        if self._pauses and now - seconds >= self._rejected_at:  # sent after the rejections, not before them
-            self._learn_rate()
-            self._accepted, self._elapsed_s, self._pauses = 0, 0.0, 0
-        else:
-            self._count_time(now)
-        self._replied_at = now
-        self._accepted += 1
-        if self.learned is not None:
-            age_s = now - self._rejected_at
-            growth = min(_RATE_GROWTH_PER_S * max(age_s, 1.0), _MAX_RATE_GROWTH_PER_S)
-            self.learned.rate += growth  # per call, so in one second by this share of the rate
-            if age_s > _MAX_LEARNED_AGE_S:
-                self.learned = None
-
-    def slow_down(self) -> None:
-        """Pause after rejections that do not say how long, and learn the rate.
-
-        A server that counts calls in periods accepts none until its period ends. So the rate is what it accepted, divided by
-        the time until the last rejection. The pause after this rejection does not count: it can be longer than necessary.
-        """
-        now = time.monotonic()
-        self.pause(min(_FIRST_PAUSE_S * _PAUSE_GROWTH**self._pauses, _MAX_LEARNED_PAUSE_S))
-        self._count_time(now)
-        if not self._pauses and self._rejected_at:
-            self._learn_rate()
-        self._pauses += 1
-        self._rejected_at = now
-
-    def _count_time(self, now: float) -> None:
-        if self._replied_at:
-            self._elapsed_s += min(now - self._replied_at, 2 * _MAX_LEARNED_PAUSE_S)
-        self._replied_at = now
-
-    def _learn_rate(self) -> None:
-        if self._accepted and self._elapsed_s > 1.0:
-            rate = max(self._accepted / self._elapsed_s, 1 / _MAX_LEARNED_PAUSE_S)
-            self.learned = TokenBucket(rate, capacity=max(1.0, rate * _LEARNED_BURST_S))
-
-    @property
-    def pause_s(self) -> float:
-        """Seconds until the end of the pause that the server asked for; 0: none."""
-        return max(0.0, self._paused_until - time.monotonic()) if self._paused_until else 0.0
-
-    def wait_s(self, tokens: int) -> float:
-        """Return the seconds until a call may be sent; 0: now."""
-        if not self._paused_until and self.requests is None and self.tokens is None and self.learned is None:
-            return 0.0
-        wait = self._paused_until - time.monotonic()
-        if wait <= 0:
-            self._paused_until = wait = 0.0
-        if self.requests is not None:
-            wait = max(wait, self.requests.wait_s(1))
-        if self.tokens is not None:
-            wait = max(wait, self.tokens.wait_s(tokens))
-        if self.learned is not None:
-            wait = max(wait, self.learned.wait_s(1))
-        return wait
-
-    def take(self, tokens: int) -> None:
-        """Count a call that is being sent."""
-        if self.requests is not None:
-            self.requests.take(1)
-        if self.tokens is not None:
-            self.tokens.take(tokens)
-        if self.learned is not None:
-            self.learned.take(1)
-
-    def count_delayed(self, tokens: int, delay_s: float) -> None:
-        """Count a call again if it was sent long after `take`, because the connection took that long to open."""
-        if delay_s < _WINDOW_MARGIN_S / 2:
-            return
-        if self.requests is not None:
-            self.requests.take(1)
-        if self.tokens is not None:
-            self.tokens.take(tokens)
-
-    def correct_tokens(self, estimated: int, used: int) -> None:
-        """Replace the estimated token count of a call by the actual one."""
-        if self.tokens is not None:
-            self.tokens.correct(estimated, used)
-
-
-_rate_limits: dict[str, RateLimit] = {}
-
-
-def get_rate_limit(origin: str) -> RateLimit:
-    """Return the rate limit of a server, one object per process."""
-    return _rate_limits.setdefault(origin, RateLimit())
-
-
-def find_longest_pause_s() -> float:
-    """Return the seconds until the last paused server accepts calls again; 0 if no server is paused."""
-    return max((limit.pause_s for limit in list(_rate_limits.values())), default=0.0)
-
 
 class Waiter:
     """A call that waits for a slot; the limiter calls `start` once."""
 
-    __slots__ = ("started", "tokens")
+    __slots__ = ("reservation", "started", "tokens")
 
     def __init__(self, tokens: int = 0) -> None:
         self.tokens = tokens
+        """The largest number of tokens that the call can use."""
+
+        self.reservation: Reservation | None = None
+        """What the call takes from the limits per minute, once it has started."""
+
         self.started = False
 
     def start(self, ticket: int) -> None:
@@ -326,6 +110,9 @@ class _RejectionStreak:
     """What became of the calls that were sent after a rejection, while the server accepted none of them."""
 
     first_ticket: int
+    limits: tuple[float, float, float]
+    """The limit, the proven limit and the accepted share before the rejections, which say nothing about them if the rate is limited."""
+
     sent: int = 0
     rejected: int = 0
 
@@ -379,7 +166,13 @@ class ConcurrencyLimiter:
         self._streak: _RejectionStreak | None = None
 
         self._limit_after_pause = 0.0
-        """The limit before a pause of unknown length. Few calls are sent after the pause until one is accepted."""
+        """The limit before a pause."""
+
+        self._awaits_probe = False
+        """Whether the length of the pause is unknown, so that one call is sent after it until the server accepts it."""
+
+        self._rejection_s = 0.0
+        """Moving average of the time until a rejection. A call that takes much longer is not rejected."""
 
         self._enqueued = 0
         """Calls enqueued since the last round ended, retries included."""
@@ -441,12 +234,27 @@ class ConcurrencyLimiter:
                 self._timer = asyncio.get_running_loop().call_later(wait_s, self._start_next)
                 return
             self._queue.popleft()
-            self.rate_limit.take(waiter.tokens)
+            waiter.reservation = self.rate_limit.take(waiter.tokens)
             self.in_flight += 1
             if self._streak is not None:
                 self._streak.sent += 1
             waiter.started = True
             waiter.start(self._epoch)
+            if self._awaits_probe:
+                delay_s = _REJECTION_TIMES_TO_WAIT * self._rejection_s + _MIN_PROBE_WAIT_S
+                probe = partial(self._resume_after_probe, self._epoch, time.monotonic())
+                asyncio.get_running_loop().call_later(delay_s, probe)
+
+    def _resume_after_probe(self, epoch: int, sent_at: float) -> None:
+        """Return to the limit before a pause, if the call after it was not rejected; its answer can take long."""
+        if epoch == self._epoch and self._awaits_probe:
+            self.rate_limit.resume(sent_at)
+            self._restore_limit()
+            self._start_next()
+
+    def _restore_limit(self) -> None:
+        self.limit = max(self.limit, self._limit_after_pause)
+        self._limit_after_pause, self._awaits_probe = 0.0, False
 
     def release(
         self, ticket: int, result: CallResult, seconds: float = 0.0, *, retry_after_s: float | None = None
@@ -457,7 +265,7 @@ class ConcurrencyLimiter:
             case "ok":
                 self._on_answer(ticket, seconds)
             case "busy":
-                self._on_rejection(ticket, retry_after_s)
+                self._on_rejection(ticket, seconds, retry_after_s)
             case "refused":
                 self._lower_to_calls_in_flight(ticket)
             case "late" if ticket == self._epoch:
@@ -467,26 +275,39 @@ class ConcurrencyLimiter:
                 pass
         self._start_next()
 
+    def settle(self, reservation: Reservation | None, used: int | None) -> None:
+        """End the reservation of a call with the tokens that it used, and start calls that waited for tokens."""
+        if reservation is not None:
+            self.rate_limit.settle(reservation, used)
+            self._start_next()
+
     # --- rejections ---------------------------------------------------------------------------
 
-    def _on_rejection(self, ticket: int, retry_after_s: float | None) -> None:
+    def _on_rejection(self, ticket: int, seconds: float, retry_after_s: float | None) -> None:
         """Lower the limit. If the server rejects calls however few are in flight, wait instead."""
+        self.rate_limit.count_rejected()
+        self._rejection_s += (seconds - self._rejection_s) * (_SHARE_WEIGHT if self._rejection_s else 1.0)
+        if self._awaits_probe and ticket < self._epoch:
+            return  # it was sent before the pause
         streak = self._streak
         if streak is None or streak.sent - streak.rejected >= _REJECTIONS_OF_A_RATE_LIMIT:
-            streak = self._streak = _RejectionStreak(self._epoch + 1)
+            limits = (self.limit, self._proven_limit, self._accepted_share)
+            streak = self._streak = _RejectionStreak(self._epoch + 1, limits)
         else:
             streak.rejected += ticket >= streak.first_ticket
         is_alone = not self.in_flight and (streak.rejected or retry_after_s is not None)
-        if not is_alone and streak.rejected < _REJECTIONS_OF_A_RATE_LIMIT:
+        is_expected = retry_after_s is None and (self._awaits_probe or self.rate_limit.has_used_quota)
+        if not is_alone and not is_expected and streak.rejected < _REJECTIONS_OF_A_RATE_LIMIT:
             self._lower_to_calls_in_flight(ticket)
             return
         self._streak = None
         self._epoch += 1
         self._round = _Round()
-        self._limit_after_pause = max(self._limit_after_pause, self.limit, self._proven_limit)
+        limit, self._proven_limit, self._accepted_share = streak.limits
+        self._limit_after_pause = max(self._limit_after_pause, limit, self._proven_limit)
         if retry_after_s is None:
             self.rate_limit.slow_down()
-            self.limit = max(1.0, self._limit_after_pause // 8)
+            self.limit, self._awaits_probe = 1.0, True
         else:
             self.rate_limit.pause(retry_after_s)
             self.limit = self._limit_after_pause
@@ -512,6 +333,9 @@ class ConcurrencyLimiter:
     def _on_answer(self, ticket: int, seconds: float) -> None:
         """After each full round of replies, check whether more concurrency increased the throughput."""
         now = time.monotonic()
+        if self._awaits_probe and ticket < self._epoch:  # it was sent before the pause
+            self.rate_limit.count_accepted(seconds)
+            return
         self._accepted_share += (1.0 - self._accepted_share) * _SHARE_WEIGHT
         self._accepted_in_a_row += 1
         if self.limit < self._proven_limit and self._accepted_in_a_row >= self.limit:
@@ -521,8 +345,7 @@ class ConcurrencyLimiter:
         if self._streak is not None and ticket >= self._streak.first_ticket:
             self._streak = None
         if ticket == self._epoch and self._limit_after_pause:
-            self.limit = max(self.limit, self._limit_after_pause)
-            self._limit_after_pause = 0.0
+            self._restore_limit()
         current = self._round
         if not current.latencies:
             current.started_at = current.started_at or now - seconds

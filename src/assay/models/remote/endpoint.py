@@ -19,11 +19,14 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from assay.core.errors import AssayError, UserError
+from assay.core.records.responses import Usage
 from assay.core.secrets import redact, register_secret
 from assay.models.finish_reasons import GenerationFailed
-from assay.models.remote.concurrency import INITIAL_CONCURRENCY, ConcurrencyLimiter, get_rate_limit
+from assay.models.remote.concurrency import INITIAL_CONCURRENCY, ConcurrencyLimiter
 from assay.models.remote.errors import BadReply, CallError, CallFailed, error_from_reply
+from assay.models.remote.rate_limits import TokenCounting, get_rate_limit
 from assay.models.remote.retries import Attempt, RetryPolicy
+from assay.models.remote.token_bounds import TokenBound
 from assay.models.remote.transport.address import Address
 from assay.models.remote.transport.http import (
     DEFAULT_MAX_BODY_BYTES,
@@ -36,13 +39,20 @@ from assay.models.remote.transport.http import (
     ReplyTooLarge,
 )
 
-__all__ = ["CallOutcome", "Endpoint", "count_probe_posts"]
+__all__ = ["CallOutcome", "Endpoint", "count_probe_posts", "read_usage"]
 
 T = TypeVar("T")
 
 _SECRET_HEADER_WORDS = ("authorization", "key", "token", "secret", "cookie")
 _MAX_FILE_BYTES = 1024 * 2**20
 """Largest file of batch results: answers to ten thousand requests."""
+
+_USAGE_NAMES = (
+    ("prompt_tokens", "completion_tokens", ""),
+    ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens", ""),
+    ("promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount"),
+)
+"""Token counts in the replies of OpenAI, Anthropic and Gemini: those of the input, then two of the output."""
 
 _UNREACHABLE_LIMIT_S = 120.0
 """The run stops when the server is unreachable for this long."""
@@ -74,6 +84,8 @@ class Endpoint:
         initial_concurrency: int = INITIAL_CONCURRENCY,
         rpm: float | None = None,
         tpm: float | None = None,
+        token_counting: TokenCounting = "used",
+        counts_tokens_at_start: bool = False,
         verify_certificate: bool = True,
         ca_cert_path: str = "",
         client_cert_path: str = "",
@@ -87,7 +99,7 @@ class Endpoint:
         self.address = address
         self.retry_policy = retry_policy or RetryPolicy()
         self.rate_limit = get_rate_limit(address.origin)
-        self.rate_limit.set_limits(rpm, tpm)
+        self.rate_limit.set_limits(rpm, tpm, counting=token_counting, counts_at_start=counts_tokens_at_start)
         self.limiter = ConcurrencyLimiter(num_concurrent, self.rate_limit, initial=initial_concurrency)
         self.posts: Counter[str] = Counter()
         """Number of POST calls, retries included, and the tokens in their replies: calls, input_tokens, output_tokens."""
@@ -112,11 +124,11 @@ class Endpoint:
         payload: Mapping[str, Any] | bytes,
         read: Callable[[Any], T],
         *,
-        tokens: int = 0,
+        tokens: TokenBound | None = None,
         retry_policy: RetryPolicy | None = None,
         content_type: str = "application/json",
     ) -> CallOutcome[T]:
-        """Send JSON and parse the JSON reply. `tokens` is the estimated token count, for the rate limit.
+        """Send JSON and parse the JSON reply. `tokens` is the largest number of tokens of the call, for the rate limit.
 
         Raises:
             CallFailed: All attempts failed.
@@ -127,10 +139,15 @@ class Endpoint:
 
         def count_and_read(value: Any) -> T:
             self._count_tokens(value)
+            if tokens is not None:
+                found.append(read_usage(value))
             return read(value)
 
+        found: list[Usage | None] = []
+        """The usage in the last reply."""
+
         return await self._call_with_retries(
-            request, partial(_parse_json, count_and_read), tokens, retry_policy or self.retry_policy
+            request, partial(_parse_json, count_and_read), retry_policy or self.retry_policy, tokens, found
         )
 
     def _count_tokens(self, value: Any) -> None:
@@ -151,13 +168,13 @@ class Endpoint:
         """Fetch and parse JSON. Raises the errors of `post`."""
         request = HttpRequest("GET", path, max_body_bytes=self._max_body_bytes)
         return await self._call_with_retries(
-            request, partial(_parse_json, read), 0, retry_policy or self.retry_policy
+            request, partial(_parse_json, read), retry_policy or self.retry_policy
         )
 
     async def get_text(self, path: str, *, retry_policy: RetryPolicy | None = None) -> CallOutcome[str]:
         """Fetch text, such as a JSON Lines file. Raises the errors of `post`."""
         request = HttpRequest("GET", path, max_body_bytes=max(self._max_body_bytes, _MAX_FILE_BYTES))
-        return await self._call_with_retries(request, _decode_text, 0, retry_policy or self.retry_policy)
+        return await self._call_with_retries(request, _decode_text, retry_policy or self.retry_policy)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -166,8 +183,15 @@ class Endpoint:
     # --- attempts -------------------------------------------------------------------
 
     async def _call_with_retries(
-        self, request: HttpRequest, read: Callable[[Reply], T], tokens: int, retry_policy: RetryPolicy
+        self,
+        request: HttpRequest,
+        read: Callable[[Reply], T],
+        retry_policy: RetryPolicy,
+        tokens: TokenBound | None = None,
+        found: list[Usage | None] | None = None,
     ) -> CallOutcome[T]:
+        """Call until an attempt succeeds. `read` appends the usage in a reply to `found`."""
+        reserved = 0 if tokens is None or self.rate_limit.tokens is None else tokens.total
         began = time.monotonic()
         failed = 0
         last: CallError | None = None
@@ -177,7 +201,7 @@ class Endpoint:
             timeout_s = min(retry_policy.timeout_s, left_s)
             self.posts["calls"] += request.method == "POST"
             attempt = Attempt(
-                self.limiter, self._http, request, timeout_s, tokens, retry_policy.max_retry_wait_s
+                self.limiter, self._http, request, timeout_s, reserved, retry_policy.max_retry_wait_s
             )
             if last is None:
                 outcome = await self._await_attempt(attempt, read)
@@ -187,6 +211,9 @@ class Endpoint:
                         outcome = await self._await_attempt(attempt, read)
                 except TimeoutError:
                     raise CallFailed(last, failed) from None
+            if attempt.reservation is not None:
+                usage = found.pop() if found else None
+                attempt.settle(None if tokens is None else tokens.count(usage, self.rate_limit.counting))
             if not isinstance(outcome, CallError):
                 self._unreachable_since = 0.0
                 value, headers = outcome
@@ -259,6 +286,24 @@ class Endpoint:
             where="--model_args",
             hint=f"set {name}, or name another variable with api_key_env=NAME",
         )
+
+
+def read_usage(value: Any) -> Usage | None:
+    """Return the tokens in a reply of any service; None if it does not report them.
+
+    >>> read_usage({"usage": {"input_tokens": 5, "cache_read_input_tokens": 90, "output_tokens": 2}})
+    Usage(input_tokens=95, output_tokens=2)
+    """
+    if not isinstance(value, (dict, Mapping)):
+        return None
+    usage = value.get("usage", value.get("usageMetadata"))
+    if not isinstance(usage, (dict, Mapping)):
+        return None
+    for names in _USAGE_NAMES:
+        if type(usage.get(names[0])) is int:
+            read = sum(usage[name] for name in names[:-2] if type(usage.get(name)) is int)
+            return Usage(read, sum(usage[name] for name in names[-2:] if type(usage.get(name)) is int))
+    return None
 
 
 def count_probe_posts(posts: Mapping[str, int]) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -25,6 +26,8 @@ from assay.models.remote.output_limits import compute_output_limit
 from assay.models.remote.protocol.chat import Choice, build_response, split_choice
 from assay.models.remote.protocol.media import MediaEncoding, prepare_media, write_in_thread
 from assay.models.remote.protocol.payloads import PayloadWriter
+from assay.models.remote.token_bounds import TokenBound, TokenBounds
+from assay.models.remote.tokenizer import load_tokenizer
 
 __all__ = [
     "OpenAIModel",
@@ -36,12 +39,12 @@ __all__ = [
 ]
 
 _WINDOW = 8
-_CHARACTERS_PER_TOKEN = 4
 _CONTENT_FILTER_CODES = ("content_filter", "content_policy", "responsibleaipolicyviolation")
-_IGNORED = frozenset(
-    "tokenizer tokenizer_backend tokenized_requests add_bos_token custom_prefix_token_id revision max_length".split()
-)
+_IGNORED = frozenset("tokenized_requests add_bos_token custom_prefix_token_id max_length".split())
 """Arguments of lm-eval's chat models without effect, because the server applies the chat template."""
+
+_TOKENIZER_OPTIONS = ("tokenizer", "tokenizer_backend", "revision")
+"""Arguments that only serve to count tokens for `tpm`."""
 
 
 class OpenAIModel:
@@ -52,13 +55,19 @@ class OpenAIModel:
     """
 
     def __init__(self, *, batch_size: Any = None, rpm: Any = None, tpm: Any = None, **arguments: Any) -> None:
-        arguments = {name: value for name, value in arguments.items() if name not in _IGNORED}
+        counting = {name: value for name, value in arguments.items() if name in _TOKENIZER_OPTIONS}
+        unused = _IGNORED.union(_TOKENIZER_OPTIONS)
+        arguments = {name: value for name, value in arguments.items() if name not in unused}
         self._options = read_options("openai", {"rpm": rpm, "tpm": tpm, **arguments}, ())
         self._media = build_media_encoding(self._options)
         self._capabilities = ServerCapabilities(long_limit_name=self._options.is_openai)
         self._probe_calls: Counter[str] = Counter()
         self._writer = PayloadWriter(self._options, self._capabilities, self._media)
         self._endpoint: Endpoint | None = None
+        self._bounds = TokenBounds(
+            self._options.model, media=self._media, system_prompt=self._options.system_prompt
+        )
+        self._tokenizer_arguments = {name: value for name, value in counting.items() if value}
         self._gives_tokens = False
         self._traits: tuple[ServerCapabilities, Traits] | None = None
 
@@ -159,6 +168,8 @@ class OpenAIModel:
             if self._options.probe and not self._capabilities.generates:
                 self._capabilities = await probe_chat(endpoint, self._options)
                 self._probe_calls += endpoint.posts
+            if endpoint.rate_limit.tokens is not None:
+                await self._load_tokenizer()
         except ServerUnreachable as error:
             await endpoint.close()
             raise build_unreachable_error(self._options, error) from None
@@ -168,6 +179,16 @@ class OpenAIModel:
         tokens = self._gives_tokens and self._returns_tokens
         self._writer = PayloadWriter(self._options, self._capabilities, self._media, tokens=tokens)
         self._endpoint = endpoint
+
+    async def _load_tokenizer(self) -> None:
+        """Load the tokenizer that counts tokens for `tpm`, if the user names one."""
+        if "tokenizer" not in self._tokenizer_arguments:
+            return
+        options = read_options("openai", {"model": self.name, **self._tokenizer_arguments}, ())
+        tokenizer = await asyncio.to_thread(load_tokenizer, options)
+        if tokenizer is not None:
+            encode = tokenizer.encoder.encode_bare
+            self._bounds.count_text_tokens = lambda text: len(encode([text])[0])
 
     async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
         """Answer each request in its own call; repeats of one prompt in one call if the server supports it."""
@@ -218,24 +239,24 @@ class OpenAIModel:
             return [Failure(request_id=one.id, kind="bad request", message=message) for one in group]
         writer = self._writer
         fields = writer.get_fields(first.settings, first.repeat, len(group))
+        has_limit = endpoint.rate_limit.tokens is not None
         stops_were_sent = bool(fields.stops) and "stop" not in self._capabilities.refused
         try:
             if first.prompt.has_media:
                 body = await write_in_thread(writer.write_body, first, fields)
+                bound = await write_in_thread(self._bound_tokens, first, len(group)) if has_limit else None
             else:
                 body = writer.write_body(first, fields)
-            tokens = (
-                fields.max_tokens + len(body) // _CHARACTERS_PER_TOKEN if endpoint.rate_limit.tokens else 0
-            )
-            answered = await endpoint.post(writer.path, body, writer.parse_reply, tokens=tokens)
+                bound = self._bound_tokens(first, len(group)) if has_limit else None
+            answered = await endpoint.post(writer.path, body, writer.parse_reply, tokens=bound)
         except MediaError as error:
             return [Failure(request_id=one.id, kind="bad media", message=str(error)) for one in group]
         except CallFailed as error:
             return [self._outcome_from_error(one, error) for one in group]
         reply = answered.value
         served = reply.served
-        if tokens and reply.usage is not None:
-            endpoint.rate_limit.correct_tokens(tokens, reply.usage.input_tokens + reply.usage.output_tokens)
+        if bound is not None:
+            self._bounds.learn(bound, reply.usage)
         if stops_were_sent and self._stop_sending_stops(reply.choices, first.prompt):
             return await self._answer(group)
         outcomes: list[Outcome] = [
@@ -245,6 +266,11 @@ class OpenAIModel:
         for request in group[len(reply.choices) :]:  # fewer choices than requested: ask again
             outcomes += await self._answer((request,))
         return outcomes
+
+    def _bound_tokens(self, request: Generate, answers: int) -> TokenBound:
+        """Return the largest number of tokens of a call that asks for several answers."""
+        limit = self.find_output_limit(request)
+        return self._bounds.compute(request.prompt, None if limit is None else limit * answers, request)
 
     def _stop_sending_stops(self, choices: Sequence[Choice], prompt: Prompt) -> bool:
         """Send no stop strings to a server that reasons: they would end the reasoning, and are applied to the answer here.

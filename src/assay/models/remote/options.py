@@ -16,6 +16,7 @@ from assay.core.secrets import register_secret
 from assay.models.credentials import find_key, is_header_text, reject_key_arguments
 from assay.models.remote.concurrency import INITIAL_CONCURRENCY
 from assay.models.remote.endpoint import Endpoint
+from assay.models.remote.rate_limits import TokenCounting
 from assay.models.remote.retries import RetryPolicy
 from assay.models.remote.transport.address import Address, parse_address
 
@@ -93,6 +94,10 @@ class Options:
 
     tpm: float | None = None
     """Tokens per minute."""
+
+    tpm_counts: str = "auto"
+    """What the service counts per minute: `used` tokens, or `requested` ones with the whole `max_tokens`; `auto`: requested
+    at OpenAI and Azure."""
 
     seed: int | None = 1234
     max_gen_toks: int = 256
@@ -200,6 +205,12 @@ class Options:
         """Whether the service is known to require a key."""
         return bool(self.api_key_env) or self.is_openai or self.address().host in _HOST_KEYS
 
+    @property
+    def token_counting(self) -> TokenCounting:
+        """Which tokens the service counts against its limit per minute."""
+        requested = self.is_openai if self.tpm_counts == "auto" else self.tpm_counts == "requested"
+        return "requested" if requested else "used"
+
     def address(self) -> Address:
         """Return the base address; `base_url` may include the path of a call."""
         if self.azure_openai or ".openai.azure.com" in self.base_url:
@@ -246,6 +257,8 @@ class Options:
             initial_concurrency=self.initial_concurrency,
             rpm=self.rpm,
             tpm=self.tpm,
+            token_counting=self.token_counting,
+            counts_tokens_at_start=self.token_counting == "requested",
             verify_certificate=self.verify_certificate,
             ca_cert_path=self.ca_cert_path,
             client_cert_path=self.client_cert_path,
@@ -308,6 +321,7 @@ _PARSERS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
     **dict.fromkeys(("retry_backoff_s", "timeout", "total_timeout", "max_retry_wait", "max_reply_mb", "rpm", "tpm", "max_size_in_mb", "fps"), (_parse_amount, "a number above 0")),
     "header": (_parse_headers, "a JSON object of printable ASCII texts"),
     "extra_body": (_parse_mapping, "a JSON object"),
+    "tpm_counts": (_choice_parser("auto", "used", "requested"), "auto, used or requested"),
     "api": (_choice_parser("chat", "responses"), "chat or responses"),
     "image_format": (_choice_parser("original", "png", "jpeg", "webp"), "original, png, jpeg or webp"),
     "video": (_choice_parser("frames", "file"), "frames or file"),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from assay.models.remote.concurrency import CallResult, ConcurrencyLimiter, Waiter
 from assay.models.remote.errors import BUSY_STATUSES, CallError, read_retry_after
+from assay.models.remote.rate_limits import Reservation
 from assay.models.remote.transport.http import (
     ConnectError,
     Exchange,
@@ -105,16 +106,35 @@ class Attempt(Waiter):
             self._limiter.withdraw_waiter(self)
         elif self._exchange is not None:
             self._exchange.cancel()
+            self.settle(None)
+
+    def settle(self, used: int | None) -> None:
+        """Report the tokens that the call used; None: unknown. The first report counts."""
+        self._limiter.settle(self.reservation, used)
 
     def _on_connect(self) -> None:
         """Count the request when it is sent, not when its connection was requested."""
-        self._limiter.rate_limit.count_delayed(self.tokens, time.monotonic() - self._started_at)
+        self._limiter.rate_limit.count_delayed(self.reservation, time.monotonic() - self._started_at)
 
     def _on_end(self, exchange: Exchange, outcome: Reply | Exception) -> None:
         """Free the slot for the next call, before the reply is parsed."""
         self.seconds = time.monotonic() - self._started_at
+        if self.reservation is not None:
+            self._settle_failure(self.reservation, outcome)
         result, retry_after_s = self._classify(exchange, outcome)
         self._limiter.release(self._ticket, result, self.seconds, retry_after_s=retry_after_s)
+
+    def _settle_failure(self, reservation: Reservation, outcome: Reply | Exception) -> None:
+        """End the reservation of a call without an answer; that of an answer ends when its tokens are known."""
+        rate_limit = self._limiter.rate_limit
+        if isinstance(outcome, ConnectError):
+            rate_limit.cancel(reservation)
+        elif isinstance(outcome, Exception):
+            rate_limit.settle(reservation, None)
+        elif outcome.status in BUSY_STATUSES:
+            rate_limit.reject(reservation)
+        elif not 200 <= outcome.status < 300:
+            rate_limit.settle(reservation, None)
 
     def _classify(self, exchange: Exchange, outcome: Reply | Exception) -> tuple[CallResult, float | None]:
         """Return the result for the concurrency limiter, and the delay a busy server asks for.

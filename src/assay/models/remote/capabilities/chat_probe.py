@@ -23,6 +23,7 @@ from assay.models.remote.protocol.chat import ParsedReply
 from assay.models.remote.protocol.media import MediaEncoding
 from assay.models.remote.protocol.payloads import PayloadWriter
 from assay.models.remote.retries import RetryPolicy
+from assay.models.remote.token_bounds import PROBE_BOUND
 
 __all__ = [
     "ServerUnreachable",
@@ -273,6 +274,7 @@ async def _try_logprobs(
             writer.path,
             body,
             lambda value: value["choices"][0],
+            tokens=PROBE_BOUND,
             retry_policy=shorten_retries(endpoint.retry_policy),
         )
     except CallFailed:
@@ -291,7 +293,11 @@ async def _ask(
 ) -> ParsedReply:
     writer, body = await asyncio.to_thread(_write_question, options, capabilities, parts, n, tools)
     outcome = await endpoint.post(
-        writer.path, body, writer.parse_reply, retry_policy=shorten_retries(endpoint.retry_policy)
+        writer.path,
+        body,
+        writer.parse_reply,
+        tokens=PROBE_BOUND,
+        retry_policy=shorten_retries(endpoint.retry_policy),
     )
     return outcome.value
 

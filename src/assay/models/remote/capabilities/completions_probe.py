@@ -20,6 +20,7 @@ from assay.models.remote.endpoint import Endpoint
 from assay.models.remote.errors import BadReply, CallFailed
 from assay.models.remote.options import Options
 from assay.models.remote.protocol.prompt_logprobs import PATH
+from assay.models.remote.token_bounds import PROBE_BOUND
 
 __all__ = ["probe_completions"]
 
@@ -62,7 +63,9 @@ class _Probe:
 
     async def _ask(self, **fields: Any) -> Mapping[str, Any]:
         payload = {"model": self._options.model, "temperature": 0, **fields, **self._options.extra_body}
-        outcome = await self._endpoint.post(PATH, payload, _check_choices, retry_policy=self._retry_policy)
+        outcome = await self._endpoint.post(
+            PATH, payload, _check_choices, tokens=PROBE_BOUND, retry_policy=self._retry_policy
+        )
         return outcome.value
 
     async def try_text(self) -> ServerCapabilities:

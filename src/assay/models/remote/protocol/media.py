@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from assay.core.errors import MediaError
 from assay.core.records.messages import Audio, Image, Media, Video
@@ -33,6 +33,8 @@ __all__ = [
     "prepare_media",
     "write_in_thread",
 ]
+
+T = TypeVar("T")
 
 _RATE_HZ = 16_000
 _MIN_SIDE_PIXELS = 16
@@ -151,8 +153,8 @@ def prepare_media(part: Media, media: MediaEncoding) -> None:
             encode_video_file(part) if media.whole_videos else encode_video_frames(part, media)
 
 
-async def write_in_thread(write: Callable[..., bytes], *arguments: Any) -> bytes:
-    """Write a request body with media in a thread; the pool is small so that network I/O keeps its CPU time."""
+async def write_in_thread(write: Callable[..., T], *arguments: Any) -> T:
+    """Write a request body with media, or measure it, in a thread; the pool is small so that network I/O keeps its CPU time."""
     return await asyncio.get_running_loop().run_in_executor(_get_writer_pool(), write, *arguments)
 
 

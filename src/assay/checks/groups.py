@@ -145,7 +145,7 @@ class GroupWalker:
         effective = {key: value for key, value in overrides.items() if key not in _DISPLAY_KEYS}
         if entry is not None:
             return self._walk_entry(entry, parent, effective)
-        if inline is None or not is_task_definition(inline):
+        if not is_task_definition(inline or {}, overrides):
             where = f"{file.places.get(place, file.path)}, {place}"
             error = UnknownName.of("task", name, self._index.names(), where=where)
             self._findings.add_exception("member", error)

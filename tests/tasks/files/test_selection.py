@@ -163,6 +163,29 @@ def test_a_group_may_define_a_task_inline(write: Write, chosen: Chosen) -> None:
     assert selection.groups["g"].members == ("g::fresh",)
 
 
+def test_a_group_may_define_the_tasks_that_no_file_defines(write: Write, chosen: Chosen) -> None:
+    """With the dataset in the keys of the group, as in lm-eval."""
+    write(
+        "tasks/g.yaml",
+        """\
+        group: g
+        dataset_path: json
+        test_split: dev
+        doc_to_text: q
+        task:
+          - plain
+          - task: described
+            description: D
+          - a
+        """,
+    )
+    selection = chosen("g")
+    assert selection.groups["g"].members == ("g::plain", "g::described", "a")
+    plain, described = selection.tasks["g::plain"], selection.tasks["g::described"]
+    assert (plain.dataset_path, plain.test_split, plain.description) == ("json", "dev", "")
+    assert (described.dataset_path, described.doc_to_text, described.description) == ("json", "q", "D")
+
+
 def test_a_group_may_define_a_class_task_inline(write: Write, chosen: Chosen) -> None:
     """`scrolls` of lm_eval 0.4.2 has members of a name and a class."""
     write("tasks/task.py", "class Qasper: ...\n")

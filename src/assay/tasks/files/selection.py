@@ -23,6 +23,8 @@ from assay.tasks.files.yaml_reader import TaskFile, merge_includes, read_task_fi
 __all__ = ["Selection", "describe_folder_of_same_name", "is_task_definition", "select_tasks"]
 
 _GROUP_KEYS = frozenset(("group", "group_alias", "task", "aggregate_metric_list", "metadata"))
+_DATASET_KEYS = ("dataset_path", "custom_dataset")
+"""A group that passes one of these keys to its members defines those that no file defines."""
 
 
 @dataclass(slots=True)
@@ -309,7 +311,7 @@ class _SelectionBuilder:
     ) -> list[str]:
         entry = self.index.entries.get(name)
         if entry is None:
-            if inline is None or not is_task_definition(inline):
+            if not is_task_definition(inline or {}, overrides):
                 raise _unknown_name_error(name, self.index, file.places.get("task", str(file.path)))
             config = {**overrides, "task": f"{parent}::{name}"}
             merged = merge_includes(TaskFile(file.path, config, file.places))
@@ -324,9 +326,9 @@ class _SelectionBuilder:
         return [self.add_task(entry, {**overrides, "task": name}, places)]
 
 
-def is_task_definition(member: Mapping[str, Any]) -> bool:
-    """Whether a member of a group defines a task, rather than naming one with an override."""
-    return "class" in member or len(member) > 2
+def is_task_definition(member: Mapping[str, Any], overrides: Mapping[str, Any]) -> bool:
+    """Whether a member of a group defines a task, itself or with the keys of the group, rather than naming one."""
+    return "class" in member or len(member) > 2 or any(key in overrides for key in _DATASET_KEYS)
 
 
 def _find_override(file: TaskFile, key: str, member: Mapping[str, Any] | None) -> str:

@@ -167,6 +167,7 @@ def _describe_task(planned: PlannedTask) -> dict[str, Any]:
         "original": len(task.rows),
         "digest": planned.digest,
         "metrics": list(planned.scorer.metrics),
+        "higher_is_better": {name: use.higher_is_better for name, use in planned.scorer.metrics.items()},
         "pipelines": [pipeline.name for pipeline in planned.scorer.pipelines],
         "filters": {pipeline.name: _describe_filters(pipeline) for pipeline in planned.scorer.pipelines},
         "config": {key: _to_json_config(value) for key, value in spec.config.items() if value is not None},

@@ -12,6 +12,7 @@ from assay.checks.findings import Findings
 from assay.core.errors import AssayError, UnknownName
 from assay.core.records.specs import GroupMetric
 from assay.stats.aggregations import AGGREGATIONS
+from assay.tasks.files.dialects import detect_dialect
 from assay.tasks.files.index import IndexEntry, TaskIndex
 from assay.tasks.files.selection import is_task_definition
 from assay.tasks.files.task_loader import TASK_KEYS, parse_group_metrics
@@ -121,14 +122,15 @@ class GroupWalker:
             what = f"a member of the group `{parent}` must be a name or a mapping with `task` or `group`"
             self._findings.error("group", what, where)
             return []
+        dialect = detect_dialect(file.path, file.config)
         if "group" not in member:
-            return self._walk_named_member(
-                str(member["task"]), parent, file, {**overrides, **member}, place, member
-            )
+            both = {**member, **overrides} if dialect.prefers_group_keys else {**overrides, **member}
+            return self._walk_named_member(str(member["task"]), parent, file, both, place, member)
         name = str(member["group"])
         entry = self._index.entries.get(name)
         if entry is None:
-            return self._walk_group(f"{parent}::{name}", member, file, overrides, f"{place}.task")
+            outer = {} if dialect.separates_inline_groups else overrides
+            return self._walk_group(f"{parent}::{name}", member, file, outer, f"{place}.task")
         inner = {key: value for key, value in member.items() if key not in ("group", *_GROUP_KEYS)}
         return self._walk_entry(entry, parent, {**overrides, **inner})
 

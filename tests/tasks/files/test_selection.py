@@ -224,6 +224,36 @@ def test_a_group_may_define_a_group_inline(write: Write, chosen: Chosen) -> None
     assert selection.tasks["b"].num_fewshot == 2
 
 
+def test_keys_of_a_group_of_lmms_eval_win_over_those_of_a_member(write: Write, chosen: Chosen) -> None:
+    """They do not reach the members of a group that it defines in place."""
+    members = "task: [{task: a, description: M}, {group: part, task: [b]}]"
+    for dialect, found in (("lm_eval", ("M", "G")), ("lmms_eval", ("G", ""))):
+        write("tasks/g.yaml", f"group: g\ndialect: {dialect}\ndescription: G\n{members}\n")
+        tasks = chosen("g").tasks
+        assert (tasks["a"].description, tasks["b"].description) == found
+
+
+def test_an_inline_group_of_lmms_eval_keeps_its_name(write: Write, chosen: Chosen) -> None:
+    write(
+        "tasks/g.yaml",
+        """\
+        group: g
+        dialect: lmms_eval
+        task:
+          - group: part
+            task: [a]
+          - group: inner
+            task:
+              - group: part
+                task: [b]
+        """,
+    )
+    selection = chosen("g")
+    assert selection.groups["g"].members == ("part", "inner")
+    assert selection.groups["inner"].members == ("inner::part",), "the name is taken"
+    assert (selection.groups["part"].members, selection.leaves("inner")) == (("a",), ["b"])
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -289,16 +289,19 @@ class _SelectionBuilder:
             raise TaskError(
                 f"a member of the group `{parent}` must be a name, or have `task` or `group`", where=where
             )
+        dialect = detect_dialect(file.path, file.config)
         if "group" in member:
             name = str(member["group"])
             known = self.index.entries.get(name)
             if known is not None and known.kind == "group":
                 inner = {key: value for key, value in member.items() if key != "group"}
                 return [self.add_group(known, {**overrides, **inner})]
-            return [self.build_group(f"{parent}::{name}", member, file, overrides)]
-        return self.add_named_member(
-            str(member["task"]), parent, file, {**overrides, **member}, inline=member
-        )
+            taken = name in self.selection.groups or name in self._open
+            inner_name = name if dialect.keeps_inline_names and not taken else f"{parent}::{name}"
+            outer = {} if dialect.separates_inline_groups else overrides
+            return [self.build_group(inner_name, member, file, outer)]
+        both = {**member, **overrides} if dialect.prefers_group_keys else {**overrides, **member}
+        return self.add_named_member(str(member["task"]), parent, file, both, inline=member)
 
     def add_named_member(
         self,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -251,3 +252,18 @@ def test_samples_have_numbers_and_tuples_as_in_memory_of_lm_eval(workspace: Path
     assert sample["arguments"] == [("Which?", " long one"), ("Which?", " b")]
     assert sample["resps"] == [[(-9.0, False)], [(-2.0, False)]]
     assert (sample["filtered_resps"], sample["target"]) == ([(-9.0, False), (-2.0, False)], 1)
+
+
+@pytest.mark.parametrize(
+    ("tags", "score"), [('[["<think>", "</think>"]]', 1.0), (None, 0.0), ('[["<r>", "</r>"]]', 0.0)]
+)
+def test_reasoning_is_removed_as_the_arguments_of_lmms_eval_say(
+    workspace: Path, tags: str | None, score: float
+) -> None:
+    class Thinker(Adder):
+        def generate_until(self, requests: list[Any]) -> list[str]:
+            return [f"<think>so</think>{answer}" for answer in super().generate_until(requests)]
+
+    path = write_task(workspace, rows=ROWS, dialect="lmms_eval")
+    results = simple_evaluate(Thinker(), tasks=[str(path)], cli_args=Namespace(reasoning_tags=tags))
+    assert results["results"]["sums"]["exact_match,none"] == score

@@ -256,3 +256,14 @@ def test_an_unwritable_folder_is_an_error(workspace: Path) -> None:
     (workspace / "file").write_text("in the way")
     with pytest.raises(OutputError, match="cannot write the result files"):
         write_lm_eval(finished, "file/out")
+
+
+def test_configs_have_the_settings_of_the_run(workspace: Path) -> None:
+    """As in lm-eval, where options of a run change the config of a task."""
+    path = write_task(workspace, generation_kwargs={"until": ["\n"], "max_gen_toks": 5}, num_fewshot=1)
+    options = {"num_fewshot": 2, "repeats": 3, "gen_kwargs": {"temperature": 0.5, "max_gen_toks": 7}}
+    config = build_results(run(path, write_choices(workspace), **options))["configs"]
+    assert config["sums"]["num_fewshot"] == config["choices"]["num_fewshot"] == 2
+    assert (config["sums"]["repeats"], config["choices"]["repeats"]) == (3, 1)
+    assert config["sums"]["generation_kwargs"] == {"until": ["\n"], "max_gen_toks": 7, "temperature": 0.5}
+    assert "generation_kwargs" not in config["choices"]

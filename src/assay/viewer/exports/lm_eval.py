@@ -15,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from assay.core.dialects import Dialect
 from assay.core.errors import OutputError
 from assay.core.records.codec import to_plain
 from assay.core.records.subsets import DocumentSubset
@@ -130,7 +131,9 @@ def build_results(run: Run, *, task_hashes: Mapping[str, str] | None = None) -> 
         },
         **({"groups": scored_groups} if scored_groups else {}),
         "group_subtasks": {name: list(group["members"]) for name, group in run.groups.items()},
-        "configs": {task: facts_["config"] for task, facts_ in run.tasks.items()},
+        "configs": {
+            task: {**facts_["config"], **facts_.get("used", {})} for task, facts_ in run.tasks.items()
+        },
         "versions": {name: item["version"] for name, item in {**run.tasks, **run.groups}.items()},
         "n-shot": {
             name: item["n_shot"]
@@ -213,7 +216,12 @@ def _build_entry(run: Run, name: str, facts: Mapping[str, Any]) -> dict[str, Any
 
 
 def _count_evaluated(run: Run, task: str, facts: Mapping[str, Any]) -> int:
-    """Return the number of documents with a value of the metric that has the most; of all if none has a value."""
+    """Return the number of documents with a value of the metric that has the most; of all if none has a value.
+
+    lmms-eval counts all.
+    """
+    if facts.get("dialect") == Dialect.LMMS_EVAL:
+        return int(facts["documents"])
     scored = max((estimate.scored for estimate in run.estimates if estimate.task == task), default=0)
     return scored or int(facts["documents"])
 

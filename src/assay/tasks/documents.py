@@ -98,6 +98,9 @@ class TaskDocuments:
         model_args = select_model_args(spec, self.rendering.model_args)
         self.spec = replace(spec, metadata={**spec.metadata, **model_args, **self.rendering.metadata})
         self._splits_override = splits
+        self._drawn: dict[tuple[str, int], Rows] = {}
+        """Processed rows of local files for which task code draws at random: once, as with the cache of `datasets`."""
+
         if spec.agent is not None:  # the description is the system message, also of models that get one text
             self.rendering = replace(self.rendering, chat=True)
         self._has_tools = spec.tools is not None
@@ -222,8 +225,14 @@ class TaskDocuments:
         rows = self.splits[name]
         if process is None:
             return decode_media_lazily(rows)  # type: ignore[no-any-return]
+        if (drawn := self._drawn.get((name, id(process)))) is not None:
+            return drawn.deep_copy()
         given, undecoded = disable_missing_decoders(rows.deep_copy() if isinstance(rows, Rows) else rows)
-        return decode_media_lazily(process(given), undecoded)  # type: ignore[no-any-return]
+        processed = decode_media_lazily(process(given), undecoded)
+        is_cached = isinstance(processed, Rows) and self.spec.custom_dataset is None
+        if is_cached and getattr(process, "may_draw_at_random", False):
+            self._drawn[name, id(process)] = processed.deep_copy()
+        return processed  # type: ignore[no-any-return]
 
     @cached_property
     def indices(self) -> Sequence[int]:

@@ -15,7 +15,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "group_alias": (BOTH, "In a task file of an older version: no effect. In a group file: see below."),
         "include": (BOTH, "One or more YAML files to inherit keys from, relative to this file."),
         "class": (TEXT, "A Python class that implements the task: `!function file.Class`."),
-        "task_list": (BOTH, "Several tasks in one file, each with its own keys."),
+        "task_list": (TEXT, "No effect, as in lm-eval: a file defines one task."),
         "metadata": (
             BOTH,
             "Any mapping. `version` is reported; `num_fewshot` is shown in tables if the prompt itself contains the examples; `target_is_answer: false` says that the target is not a complete answer.",

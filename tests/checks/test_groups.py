@@ -55,6 +55,7 @@ GROUPS: list[tuple[str, dict[str, Any], list[tuple[str, str]], str]] = [
     ("an inline task", {"task": [{"task": "new", "dataset_path": "x/y", "doc_to_text": "{{"}]}, [("error", "key"), ("warning", "no-target"), ("error", "template")], "no split"),
     ("an inline task with include", {"task": [{"task": "new", "include": "first.yaml", "metric_list": [{"metric": "acc"}]}]}, [], ""),
     ("an inline task with a missing include", {"task": [{"task": "new", "include": "x", "doc_to_text": "x"}]}, [("error", "yaml")], "x"),
+    ("tasks that the group defines", {"dataset_path": "x/y", "doc_to_text": "{{", "task": ["new"]}, [("error", "key"), ("warning", "no-target"), ("error", "template")], "no split"),
     ("an inline group", {"task": [{"group": "inner", "task": ["frist"]}]}, [("error", "member")], "did you mean `first`"),
 ]  # fmt: skip
 

@@ -12,6 +12,7 @@ from assay.checks.findings import Findings
 from assay.core.errors import AssayError, UnknownName
 from assay.core.records.specs import GroupMetric
 from assay.stats.aggregations import AGGREGATIONS
+from assay.tasks.files.dialects import detect_dialect
 from assay.tasks.files.index import IndexEntry, TaskIndex
 from assay.tasks.files.registered_tasks import find_registered_task, find_registry_folder
 from assay.tasks.files.selection import is_prompt_pattern, is_task_definition, list_prompt_tasks
@@ -124,6 +125,7 @@ class GroupWalker:
             what = f"a member of the group `{parent}` must be a name or a mapping with `task` or `group`"
             self._findings.error("group", what, where)
             return []
+        dialect = detect_dialect(file.path, file.config)
         if "group" not in member:
             if "include" in member and str(member["task"]) in self._index.entries:
                 try:
@@ -131,13 +133,13 @@ class GroupWalker:
                 except AssayError as error:
                     self._findings.add_exception("yaml", error)
                     return []
-            return self._walk_named_member(
-                str(member["task"]), parent, file, {**overrides, **member}, place, member
-            )
+            both = {**member, **overrides} if dialect.prefers_group_keys else {**overrides, **member}
+            return self._walk_named_member(str(member["task"]), parent, file, both, place, member)
         name = str(member["group"])
         entry = self._index.entries.get(name)
         if entry is None:
-            return self._walk_group(f"{parent}::{name}", member, file, overrides, f"{place}.task")
+            outer = {} if dialect.separates_inline_groups else overrides
+            return self._walk_group(f"{parent}::{name}", member, file, outer, f"{place}.task")
         inner = {key: value for key, value in member.items() if key not in ("group", *_GROUP_KEYS)}
         return self._walk_entry(entry, parent, {**overrides, **inner})
 
@@ -172,7 +174,7 @@ class GroupWalker:
                 self._findings.warning("member", what, where)
                 return []
             return [CheckJob(name=name, source=registered, overrides=effective)]
-        if inline is None or not is_task_definition(inline):
+        if not is_task_definition(inline or {}, overrides):
             error = UnknownName.of("task", name, self._index.names(), where=where)
             self._findings.add_exception("member", error)
             return []

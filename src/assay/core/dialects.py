@@ -51,6 +51,21 @@ class Dialect(StrEnum):
         """Whether `include` looks in the working folder before the folder of the task file."""
         return self._is_lmms_eval
 
+    @property
+    def keeps_inline_names(self) -> bool:
+        """Whether a group that another one defines in place keeps its name, without that of the outer group before it."""
+        return self._is_lmms_eval
+
+    @property
+    def prefers_group_keys(self) -> bool:
+        """Whether the keys of a group take precedence over those that it sets for a single member."""
+        return self._is_lmms_eval
+
+    @property
+    def separates_inline_groups(self) -> bool:
+        """Whether the keys of a group do not reach the members of a group that it defines in place."""
+        return self._is_lmms_eval
+
     def default_generation(self, until: Sequence[str] | None) -> dict[str, Any]:
         """Return the generation settings of a task without `generation_kwargs`, in the order of the harness."""
         if self._is_lmms_eval:

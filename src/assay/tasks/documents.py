@@ -18,7 +18,7 @@ from assay.core.records.tools import CALL_SYNTAXES, Tools
 from assay.tasks.data.allowed_folders import AllowedFolders
 from assay.tasks.data.media_columns import decode_media_lazily, disable_missing_decoders
 from assay.tasks.data.rows import Rows, Split, iterate_rows
-from assay.tasks.data.splits import load_splits
+from assay.tasks.data.splits import load_splits, select_model_args
 from assay.tasks.prompts.choice_lists import add_choice_variables
 from assay.tasks.prompts.field_compilers import compile_choices, compile_target, compile_text, copy_fields
 from assay.tasks.prompts.multimodal import MultimodalRenderer
@@ -72,6 +72,9 @@ class RenderingOptions:
 
     trust_remote_code: bool = False
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    model_args: Mapping[str, Any] = field(default_factory=dict)
+    """The arguments of the model. lm-eval passes them to functions that build datasets, which load the tokenizer by them."""
+
     supports_tools: bool = False
     """Whether the model gets tools in its own format."""
 
@@ -92,8 +95,12 @@ class TaskDocuments:
         splits: Mapping[str, Split] | None = None,
     ) -> None:
         self.rendering = rendering or RenderingOptions()
-        self.spec = replace(spec, metadata={**spec.metadata, **self.rendering.metadata})
+        model_args = select_model_args(spec, self.rendering.model_args)
+        self.spec = replace(spec, metadata={**spec.metadata, **model_args, **self.rendering.metadata})
         self._splits_override = splits
+        self._drawn: dict[tuple[str, int], Rows] = {}
+        """Processed rows of local files for which task code draws at random: once, as with the cache of `datasets`."""
+
         if spec.agent is not None:  # the description is the system message, also of models that get one text
             self.rendering = replace(self.rendering, chat=True)
         self._has_tools = spec.tools is not None
@@ -218,8 +225,14 @@ class TaskDocuments:
         rows = self.splits[name]
         if process is None:
             return decode_media_lazily(rows)  # type: ignore[no-any-return]
+        if (drawn := self._drawn.get((name, id(process)))) is not None:
+            return drawn.deep_copy()
         given, undecoded = disable_missing_decoders(rows.deep_copy() if isinstance(rows, Rows) else rows)
-        return decode_media_lazily(process(given), undecoded)  # type: ignore[no-any-return]
+        processed = decode_media_lazily(process(given), undecoded)
+        is_cached = isinstance(processed, Rows) and self.spec.custom_dataset is None
+        if is_cached and getattr(process, "may_draw_at_random", False):
+            self._drawn[name, id(process)] = processed.deep_copy()
+        return processed  # type: ignore[no-any-return]
 
     @cached_property
     def indices(self) -> Sequence[int]:

@@ -80,6 +80,7 @@ def _format_column(header: str, values: Sequence[Any]) -> list[str]:
     """Return the cells of a column, all of one width: numbers to the right, texts to the left."""
     numbers = _parse_numbers(values)
     if numbers is None:
+        values = _parse_texts(values)
         texts = [_format_value(value) for value in values]
         right = [_is_number(value) for value in values]
     else:
@@ -93,12 +94,38 @@ def _format_column(header: str, values: Sequence[Any]) -> list[str]:
     return [f"{header:^{width}}", rule, *cells]
 
 
+def _parse_texts(values: Sequence[Any]) -> Sequence[Any]:
+    """Replace texts that are numbers by numbers: those before the second other text, as pytablewriter does.
+
+    Nothing is replaced if the first cell is another text.
+    """
+    numbers: list[Decimal | None] = []
+    others = 0
+    for index, value in enumerate(values):
+        found = _parse_numbers([value])
+        others += found is None and bool(str(value).strip()) and (2 if index == 0 else 1)
+        numbers.append(found[0] if found and others < 2 else None)
+    places = max((_count_decimals(one) for one in numbers if one is not None and one.is_finite()), default=0)
+    return [
+        value if one is None else _round_number(one, places)
+        for value, one in zip(values, numbers, strict=True)
+    ]
+
+
+def _round_number(number: Decimal, places: int) -> Decimal:
+    """Return an integer without decimals, another number with those of its column."""
+    is_fraction = number.is_finite() and number != number.to_integral_value()
+    return Decimal(f"{number:.{places}f}") if is_fraction else number.normalize()
+
+
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
 def _format_value(value: Any) -> str:
-    """Return a value of a column with texts: a number without trailing zeros."""
+    """Return a value of a column with texts: a number without trailing zeros, unless it has those of its column."""
+    if isinstance(value, Decimal):
+        return f"{value:f}"
     return f"{Decimal(str(value)).normalize():f}" if _is_number(value) else str(value)
 
 

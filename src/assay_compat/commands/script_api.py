@@ -16,7 +16,7 @@ __all__ = ["TaskManager", "evaluate", "get_task_dict", "simple_evaluate"]
 
 _IGNORED_OPTIONS = frozenset(
     "max_batch_size cache_requests rewrite_requests_cache delete_requests_cache check_integrity write_out verbosity"
-    " datetime_str distributed_executor_backend cli_args force_simple process_docs_parallel launcher_args".split()
+    " datetime_str distributed_executor_backend force_simple process_docs_parallel launcher_args".split()
 )
 """Arguments that do not affect scores and that Assay ignores."""
 
@@ -240,6 +240,9 @@ def _translate_options(options: Mapping[str, Any]) -> dict[str, Any]:
             settings[name] = (
                 value if value != 1 else None
             )  # the default is 1 upstream, and means the setting of the task
+        elif name == "cli_args":  # lmms-eval reads from it what its command line would set
+            if value is not None:
+                settings["reasoning_tags"] = getattr(value, "reasoning_tags", None) or "none"
         elif name == "baseline":
             if value is not None:
                 raise InvalidOption(

@@ -195,10 +195,14 @@ def _digest_media(request: Request) -> str:
 
 
 def _read_value(request: Request, value: Any) -> Outcome:
-    """Read a text, a `GenerationResult`, a pair of text and token counts, or a pair of log probability and greedy."""
+    """Read a text, a `GenerationResult`, a pair of text and token counts, or a pair of log probability and greedy.
+
+    The models of lmms-eval return losses, and its interface describes log probabilities: the sign tells which it is.
+    """
     if not isinstance(request, Generate):
         total, greedy = (*value, False)[:2] if isinstance(value, (tuple, list)) else (value, False)
-        return Response(request_id=request.id, value=LogProbability(float(total), greedy=bool(greedy)))
+        value = LogProbability(-abs(float(total)), greedy=bool(greedy))
+        return Response(request_id=request.id, value=value)
     counts = getattr(value, "token_counts", None)
     text = getattr(value, "text", value)
     if isinstance(text, (tuple, list)) and text and isinstance(text[0], str):

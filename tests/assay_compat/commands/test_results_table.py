@@ -58,3 +58,25 @@ def test_numbers_of_a_column_have_the_decimals_that_one_of_them_needs() -> None:
         "|bb   |Yaml   |none  |    10|acc       |   |12.25|   |      |\n"
         "|     |       |none  |    10|perplexity|   |  NaN|   |      |\n"
     )
+
+
+def test_texts_that_are_numbers_are_written_as_numbers() -> None:
+    """As pytablewriter does: before the second other text of a column, if its first cell is a number."""
+    results = {
+        "results": {
+            "a": {"alias": "a", "acc,none": 1.0, "acc_stderr,none": 0.0},
+            "b": {"alias": "b", "acc,none": 1.0, "acc_stderr,none": "N/A"},
+            "c": {"alias": "c", "acc,none": 1.0, "acc_stderr,none": 0.147},
+        },
+        "versions": {"a": "4", "b": "Yaml", "c": "1.50"},
+        "n-shot": {"a": 0, "b": 0, "c": 0},
+    }
+    assert make_table(results) == (
+        "|Tasks|Version|Filter|n-shot|Metric|   |Value|   |Stderr|\n"
+        "|-----|-------|------|-----:|------|---|----:|---|------|\n"
+        "|a    |      4|none  |     0|acc   |   |    1|±  |     0|\n"
+        "|b    |Yaml   |none  |     0|acc   |   |    1|±  |   N/A|\n"
+        "|c    |    1.5|none  |     0|acc   |   |    1|±  | 0.147|\n"
+    )
+    results["versions"] = {"a": "Yaml", "b": "4", "c": "5"}
+    assert [line[7:14] for line in make_table(results).splitlines()[2:]] == ["Yaml   ", "4      ", "5      "]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -275,3 +276,18 @@ def test_get_model_returns_a_class_that_scripts_create_from_arguments(workspace:
     assert results["results"]["quickstart_addition"]["exact_match,get-sum"] == 1.0
     with pytest.raises(UnknownName, match="embeded"):
         get_model("embeded")
+
+
+@pytest.mark.parametrize(
+    ("tags", "score"), [('[["<think>", "</think>"]]', 1.0), (None, 0.0), ('[["<r>", "</r>"]]', 0.0)]
+)
+def test_reasoning_is_removed_as_the_arguments_of_lmms_eval_say(
+    workspace: Path, tags: str | None, score: float
+) -> None:
+    class Thinker(Adder):
+        def generate_until(self, requests: list[Any]) -> list[str]:
+            return [f"<think>so</think>{answer}" for answer in super().generate_until(requests)]
+
+    path = write_task(workspace, rows=ROWS, dialect="lmms_eval")
+    results = simple_evaluate(Thinker(), tasks=[str(path)], cli_args=Namespace(reasoning_tags=tags))
+    assert results["results"]["sums"]["exact_match,none"] == score

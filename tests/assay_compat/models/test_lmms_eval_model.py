@@ -12,7 +12,7 @@ from PIL import Image as Pictures
 from assay.core.records.documents import Document
 from assay.core.records.messages import Audio, Image, Message, Prompt, Text, Video
 from assay.core.records.requests import Generate, Likelihood, Request, Settings
-from assay.core.records.responses import Outcome, Response
+from assay.core.records.responses import LogProbability, Outcome, Response
 from assay_compat.models.lmms_eval_bases import lmms
 from assay_compat.models.lmms_eval_model import LmmsEvalModel, is_lmms_class
 
@@ -136,7 +136,19 @@ def test_likelihoods_get_the_continuation() -> None:
     request = Likelihood(task="t", document=0, prompt=Prompt.of_text("q"), continuation=" a")
     (outcome,) = ask(LmmsEvalModel(model), [request])
     assert model.seen == [("q", " a")]
-    assert isinstance(outcome, Response)
+    assert isinstance(outcome, Response) and outcome.value == LogProbability(-1.5, greedy=True)
+
+
+def test_losses_are_negative_log_probabilities() -> None:
+    """The models of lmms-eval return losses: the smallest one is the choice of the model."""
+
+    class Loss(Simple):
+        def loglikelihood(self, requests: Any) -> list[tuple[float, bool]]:
+            return [(2.5, False) for _ in requests]
+
+    request = Likelihood(task="t", document=0, prompt=Prompt.of_text("q"), continuation=" a")
+    (outcome,) = ask(LmmsEvalModel(Loss()), [request])
+    assert isinstance(outcome, Response) and outcome.value == LogProbability(-2.5, greedy=False)
 
 
 def test_window_is_everything_if_the_model_batches() -> None:

@@ -57,6 +57,9 @@ ALONE = {
     "shuffled": ["bedca", "bdeac", "baedc", "eabdc", "acbde"],
     "texts": ["0.8293608616337174", "0.6834983854837421", "0.8378652312255158"],
 }
+SINGLE = {"single": ["cbaed", "acbde", "baecd", "cadbe", "bedca"]}
+"""The examples come from the evaluated split, whose processed rows lm-eval finds in the cache of `datasets`."""
+
 IN_GROUPS = {
     "texts": ["0.35715168259026286", "0.837661174368979", "0.25093266482213705"],
     "shuffled": ["cadbe", "debca", "eabdc", "acbde", "cbdea"],
@@ -87,6 +90,13 @@ def folder(tmp_path: Path) -> Path:
         files = {"data_files": {"test": f"{test}.jsonl", "train": f"{train}.jsonl"}}
         config: dict[str, Any] = {**common, **keys, "dataset_kwargs": files}
         write_task(tmp_path, name, **config)
+    single: dict[str, Any] = {
+        **common,
+        **mixed,
+        "training_split": None,
+        "dataset_kwargs": {"data_files": {"test": "q.jsonl"}},
+    }
+    write_task(tmp_path, "single", **single)
     (tmp_path / "inner.yaml").write_text("group: inner\ntask: [shuffled, others]\n")
     (tmp_path / "outer.yaml").write_text("group: outer\ntask: [texts, inner]\n")
     return tmp_path
@@ -114,11 +124,12 @@ def read_prompts(plan: Plan) -> dict[str, list[str]]:
     ("tasks", "expected"),
     [
         (("shuffled", "texts"), ALONE),
+        (("single",), SINGLE),
         (("outer",), IN_GROUPS),
         (("seeding", "shuffled"), AFTER_SEEDING),
         (("shuffled", "seeding"), {"shuffled": ALONE["shuffled"]}),
     ],
-    ids=["list", "groups", "a helper that seeds", "a helper that seeds later"],
+    ids=["list", "one split", "groups", "a helper that seeds", "a helper that seeds later"],
 )
 def test_prompts_are_those_of_lm_eval(
     folder: Path, tasks: tuple[str, ...], expected: dict[str, list[str]]

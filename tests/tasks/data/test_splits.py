@@ -13,6 +13,7 @@ from assay.core.errors import AssayError, DatasetError, InvalidOption
 from assay.core.records.specs import TaskSpec
 from assay.tasks.data.rows import Rows, Split
 from assay.tasks.data.splits import load_splits
+from assay.tasks.documents import RenderingOptions
 from assay.tasks.task import Task
 
 Write = Callable[..., Path]
@@ -172,6 +173,27 @@ def test_a_custom_dataset_gets_the_metadata_and_the_arguments() -> None:
 
     spec = TaskSpec(name="a", custom_dataset=made, metadata={"version": 1}, dataset_kwargs={"size": 2})
     assert list(load_splits(spec)["test"]) == [{"given": {"version": 1, "size": 2}}]
+
+
+def test_a_custom_dataset_gets_the_arguments_of_the_model_that_it_accepts() -> None:
+    """As in lm-eval, where tasks of a given length find the tokenizer by them. `--metadata` takes precedence, the task file does not."""
+
+    def made(**given: Any) -> Mapping[str, Any]:
+        return {"test": [{"q": given, "a": ""}]}
+
+    model_args = {"pretrained": "p", "tokenizer": "t", "size": 1}
+
+    def build(function: Any, metadata: Mapping[str, Any], **more: Any) -> Any:
+        spec = TaskSpec(name="a", custom_dataset=function, test_split="test", metadata={"size": 2}, **more)
+        return Task(spec, RenderingOptions(model_args=model_args, metadata=metadata)).rows[0]["q"]
+
+    def take_some(tokenizer: str, size: int) -> Mapping[str, Any]:
+        return made(tokenizer=tokenizer, size=size)
+
+    assert build(made, {}) == model_args
+    assert build(made, {"size": 3}) == {**model_args, "size": 3}
+    assert build(take_some, {}) == {"tokenizer": "t", "size": 1}
+    assert build(made, {}, dialect="lmms_eval") == {"size": 2}, "lmms-eval does not pass them"
 
 
 # --- rows ------------------------------------------------------------------------------------------

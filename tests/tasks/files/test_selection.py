@@ -163,6 +163,29 @@ def test_a_group_may_define_a_task_inline(write: Write, chosen: Chosen) -> None:
     assert selection.groups["g"].members == ("g::fresh",)
 
 
+def test_a_group_may_define_the_tasks_that_no_file_defines(write: Write, chosen: Chosen) -> None:
+    """With the dataset in the keys of the group, as in lm-eval."""
+    write(
+        "tasks/g.yaml",
+        """\
+        group: g
+        dataset_path: json
+        test_split: dev
+        doc_to_text: q
+        task:
+          - plain
+          - task: described
+            description: D
+          - a
+        """,
+    )
+    selection = chosen("g")
+    assert selection.groups["g"].members == ("g::plain", "g::described", "a")
+    plain, described = selection.tasks["g::plain"], selection.tasks["g::described"]
+    assert (plain.dataset_path, plain.test_split, plain.description) == ("json", "dev", "")
+    assert (described.dataset_path, described.doc_to_text, described.description) == ("json", "q", "D")
+
+
 def test_a_group_may_define_a_class_task_inline(write: Write, chosen: Chosen) -> None:
     """`scrolls` of lm_eval 0.4.2 has members of a name and a class."""
     write("tasks/task.py", "class Qasper: ...\n")
@@ -199,6 +222,36 @@ def test_a_group_may_define_a_group_inline(write: Write, chosen: Chosen) -> None
     assert selection.groups["g::part"].members == ("a", "b")
     assert (selection.groups["g::part"].alias, len(selection.groups["g::part"].metrics)) == ("Part", 1)
     assert selection.tasks["b"].num_fewshot == 2
+
+
+def test_keys_of_a_group_of_lmms_eval_win_over_those_of_a_member(write: Write, chosen: Chosen) -> None:
+    """They do not reach the members of a group that it defines in place."""
+    members = "task: [{task: a, description: M}, {group: part, task: [b]}]"
+    for dialect, found in (("lm_eval", ("M", "G")), ("lmms_eval", ("G", ""))):
+        write("tasks/g.yaml", f"group: g\ndialect: {dialect}\ndescription: G\n{members}\n")
+        tasks = chosen("g").tasks
+        assert (tasks["a"].description, tasks["b"].description) == found
+
+
+def test_an_inline_group_of_lmms_eval_keeps_its_name(write: Write, chosen: Chosen) -> None:
+    write(
+        "tasks/g.yaml",
+        """\
+        group: g
+        dialect: lmms_eval
+        task:
+          - group: part
+            task: [a]
+          - group: inner
+            task:
+              - group: part
+                task: [b]
+        """,
+    )
+    selection = chosen("g")
+    assert selection.groups["g"].members == ("part", "inner")
+    assert selection.groups["inner"].members == ("inner::part",), "the name is taken"
+    assert (selection.groups["part"].members, selection.leaves("inner")) == (("a",), ["b"])
 
 
 @pytest.mark.parametrize(

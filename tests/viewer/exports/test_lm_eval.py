@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.making import Function, make_model, write_choices, write_task, write_texts
+from tests.making import ROWS, Function, make_model, write_choices, write_task, write_texts
 
 import assay
 from assay import models
@@ -179,7 +179,10 @@ def test_repeats_share_a_row_and_pipelines_have_their_own(workspace: Path) -> No
     ]
     finished = run(write_task(workspace, repeats=2, filter_list=pipelines))
     rows = list(iterate_samples(finished, "sums"))
-    assert [(row["doc_id"], row["filter"]) for row in rows[:4]] == [(0, "z"), (0, "a"), (1, "z"), (1, "a")]
+    assert [(row["doc_id"], row["filter"]) for row in rows] == [
+        *((index, "z") for index in range(6)),
+        *((index, "a") for index in range(6)),
+    ], "lm-eval lists the documents of one filter after those of another"
     assert rows[0]["resps"] == [["1", "1"]]
     assert list(rows[0]["arguments"]) == ["gen_args_0"]
 
@@ -188,6 +191,57 @@ def test_images_in_documents_are_described(workspace: Path) -> None:
     rows = list(iterate_samples(assay.run(tasks=["quickstart_shapes"], limit=2), "quickstart_shapes"))
     assert json.loads(json.dumps(rows)) == rows
     assert '"type": "image"' in rows[0]["arguments"]["gen_args_0"]["arg_0"]
+
+
+def test_documents_without_a_value_are_not_counted_as_evaluated(workspace: Path) -> None:
+    """As in lm-eval: the metric with the most values counts, also for the groups of the task."""
+    helpers = "def score(doc, results):\n    return {'m': 1.0} if int(doc['answer']) < 4 else {}\n"
+    metrics = [
+        {"metric": name, "aggregation": "mean", "higher_is_better": name == "m"} for name in ("m", "n")
+    ]
+    write_task(
+        workspace, "some", helpers=helpers, process_results=Function("utils.score"), metric_list=metrics[:1]
+    )
+    write_task(workspace, "all")
+    listed = [{"metric": "m"}, {"metric": "exact_match", "filter_list": "none"}]
+    group = {"group": "g", "task": ["some", "all"], "aggregate_metric_list": listed}
+    (workspace / "g.yaml").write_text(yaml.safe_dump(group))
+    document = build_results(assay.run(model=make_model(), tasks=["g"], include_path=[str(workspace)]))
+    scored = sum(int(row["answer"]) < 4 for row in ROWS)
+    assert 0 < scored < len(ROWS)
+    assert document["n-samples"]["some"]["effective"] == document["results"]["some"]["sample_len"] == scored
+    assert document["n-samples"]["all"]["effective"] == len(ROWS)
+    found = document["groups"]["g"]
+    assert (found["sample_len"], found["sample_count"]) == (
+        scored + len(ROWS),
+        {"m,none": scored, "exact_match,none": len(ROWS)},
+    )
+
+
+def test_directions_are_those_of_the_listed_metrics(workspace: Path) -> None:
+    """Also of a function that reports its values by other names; a value that no entry lists has no direction."""
+    helpers = (
+        "def several(references, predictions):\n    return {'a': 1.0, 'b': 2.0}\n"
+        "def mean(items):\n    return sum(items) / len(items)\n"
+        "def unlisted(doc, results):\n    return {'m': 1.0, 'n': 2.0}\n"
+    )
+    listed = {
+        "metric": Function("utils.several"),
+        "aggregation": Function("utils.mean"),
+        "higher_is_better": False,
+    }
+    expanded = write_task(workspace / "one", "expanded", helpers=helpers, metric_list=[listed])
+    partly = write_task(
+        workspace / "two",
+        "partly",
+        helpers=helpers,
+        process_results=Function("utils.unlisted"),
+        metric_list=[{"metric": "m", "aggregation": "mean", "higher_is_better": True}],
+    )
+    assert build_results(run(expanded, partly))["higher_is_better"] == {
+        "expanded": {"several": False, "a": False, "b": False},
+        "partly": {"m": True},
+    }
 
 
 def test_a_task_with_a_slash_in_its_name_gets_a_file(workspace: Path) -> None:
@@ -202,3 +256,14 @@ def test_an_unwritable_folder_is_an_error(workspace: Path) -> None:
     (workspace / "file").write_text("in the way")
     with pytest.raises(OutputError, match="cannot write the result files"):
         write_lm_eval(finished, "file/out")
+
+
+def test_configs_have_the_settings_of_the_run(workspace: Path) -> None:
+    """As in lm-eval, where options of a run change the config of a task."""
+    path = write_task(workspace, generation_kwargs={"until": ["\n"], "max_gen_toks": 5}, num_fewshot=1)
+    options = {"num_fewshot": 2, "repeats": 3, "gen_kwargs": {"temperature": 0.5, "max_gen_toks": 7}}
+    config = build_results(run(path, write_choices(workspace), **options))["configs"]
+    assert config["sums"]["num_fewshot"] == config["choices"]["num_fewshot"] == 2
+    assert (config["sums"]["repeats"], config["choices"]["repeats"]) == (3, 1)
+    assert config["sums"]["generation_kwargs"] == {"until": ["\n"], "max_gen_toks": 7, "temperature": 0.5}
+    assert "generation_kwargs" not in config["choices"]

@@ -367,6 +367,7 @@ def build_rendering_options(spec: RunSpec, task: str, model: Model | None) -> Re
         allow_data_outside=spec.allow_data_outside,
         trust_remote_code=spec.trust_remote_code,
         metadata=spec.metadata,
+        model_args=spec.model_args,
         supports_tools=model is not None and "tools" in model.traits.abilities,
         tool_calls=spec.tool_calls,
     )

@@ -158,6 +158,7 @@ def _describe_task(planned: PlannedTask) -> dict[str, Any]:
     return {
         "alias": spec.alias,
         "path": spec.path,
+        "dialect": spec.dialect,
         "output_type": spec.output_type,
         **({"asked_for": "letters"} if asks_for_letters(task) else {}),
         **({"variant": _describe_variant(task, spec)} if spec.variant is not None else {}),
@@ -167,9 +168,21 @@ def _describe_task(planned: PlannedTask) -> dict[str, Any]:
         "original": len(task.rows),
         "digest": planned.digest,
         "metrics": list(planned.scorer.metrics),
+        "higher_is_better": {name: use.higher_is_better for name, use in planned.scorer.metrics.items()},
         "pipelines": [pipeline.name for pipeline in planned.scorer.pipelines],
         "filters": {pipeline.name: _describe_filters(pipeline) for pipeline in planned.scorer.pipelines},
         "config": {key: _to_json_config(value) for key, value in spec.config.items() if value is not None},
+        "used": _describe_used_settings(planned),
+    }
+
+
+def _describe_used_settings(planned: PlannedTask) -> dict[str, Any]:
+    """Return the values of keys of the task file that options of the run replace, under the names of the keys."""
+    settings = planned.task.settings.values if planned.spec.output_type.generates_text else None
+    return {
+        "num_fewshot": planned.task.num_fewshot,
+        "repeats": planned.spec.repeats,
+        **({"generation_kwargs": _to_json_config(dict(settings))} if settings is not None else {}),
     }
 
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from assay.core.dialects import Dialect
 from assay.core.errors import DatasetError
 from assay.core.records.specs import TaskSpec
 from assay.tasks.data.allowed_folders import AllowedFolders
@@ -23,7 +24,7 @@ from assay.tasks.data.local_files import SUFFIXES, read_files
 from assay.tasks.data.parquet_files import read_parquet_files, read_parquet_splits
 from assay.tasks.data.rows import Rows, Split
 
-__all__ = ["load_splits", "resolve_data_paths"]
+__all__ = ["load_splits", "resolve_data_paths", "select_model_args"]
 
 _FILE_LOADERS = frozenset(
     "arrow audiofolder csv imagefolder json pandas parquet text videofolder webdataset xml".split()
@@ -121,12 +122,26 @@ def _resolve_beside(name: str, folder: Path) -> str:
     return str(folder / name) if found else name
 
 
+def select_model_args(spec: TaskSpec, model_args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of the model that the function of a task's dataset accepts, if its harness passes them."""
+    if spec.custom_dataset is None or spec.dialect is not Dialect.LM_EVAL:
+        return {}
+    known = _list_parameters(spec.custom_dataset)
+    if any(one.kind is one.VAR_KEYWORD for one in known.values()):
+        return dict(model_args)
+    return {name: value for name, value in model_args.items() if name in known}
+
+
 def _has_parameter(function: Any, name: str) -> bool:
     """Whether a function names this parameter, so that functions of other harnesses get nothing unexpected."""
+    return name in _list_parameters(function)
+
+
+def _list_parameters(function: Any) -> Mapping[str, inspect.Parameter]:
     try:
-        return name in inspect.signature(function).parameters
+        return inspect.signature(function).parameters
     except (TypeError, ValueError):
-        return False
+        return {}
 
 
 def _list_local_paths(spec: TaskSpec) -> Iterator[tuple[str, str]]:

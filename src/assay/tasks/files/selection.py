@@ -34,6 +34,8 @@ __all__ = [
 _GROUP_KEYS = frozenset(("group", "group_alias", "task", "aggregate_metric_list", "metadata"))
 _NUMBERED = re.compile(r"-[1-9]\d*$")
 """The end of the name of a task that a group lists more than once."""
+_DATASET_KEYS = ("dataset_path", "custom_dataset")
+"""A group that passes one of these keys to its members defines those that no file defines."""
 
 
 @dataclass(slots=True)
@@ -368,18 +370,21 @@ class _SelectionBuilder:
             raise TaskError(
                 f"a member of the group `{parent}` must be a name, or have `task` or `group`", where=where
             )
+        dialect = detect_dialect(file.path, file.config)
         if "group" in member:
             name = str(member["group"])
             known = self.index.entries.get(name)
             if known is not None and known.kind == "group":
                 inner = {key: value for key, value in member.items() if key != "group"}
                 return [self.add_group(known, {**overrides, **inner})]
-            return [self.build_group(f"{parent}::{name}", member, file, overrides)]
+            taken = name in self.selection.groups or name in self._open
+            inner_name = name if dialect.keeps_inline_names and not taken else f"{parent}::{name}"
+            outer = {} if dialect.separates_inline_groups else overrides
+            return [self.build_group(inner_name, member, file, outer)]
         if "include" in member and str(member["task"]) in self.index.entries:
             member = merge_includes(TaskFile(file.path, member, file.places)).config
-        return self.add_named_member(
-            str(member["task"]), parent, file, {**overrides, **member}, inline=member, earlier=earlier
-        )
+        both = {**member, **overrides} if dialect.prefers_group_keys else {**overrides, **member}
+        return self.add_named_member(str(member["task"]), parent, file, both, inline=member, earlier=earlier)
 
     def add_named_member(
         self,
@@ -395,7 +400,7 @@ class _SelectionBuilder:
         if entry is None:
             if inline is None and (registry := find_registry_folder(file.path)) is not None:
                 return self.add_registered_member(name, parent, file, registry, overrides)
-            if inline is None or not is_task_definition(inline):
+            if not is_task_definition(inline or {}, overrides):
                 raise _unknown_name_error(name, self.index, file.places.get("task", str(file.path)))
             config = {**overrides, "task": f"{parent}::{name}"}
             merged = merge_includes(TaskFile(file.path, config, file.places))
@@ -460,9 +465,9 @@ def is_prompt_pattern(use_prompt: Any) -> bool:
     return isinstance(use_prompt, str) and ":" in use_prompt and _is_glob(use_prompt.partition(":")[2])
 
 
-def is_task_definition(member: Mapping[str, Any]) -> bool:
-    """Whether a member of a group defines a task, rather than naming one with an override."""
-    return "class" in member or len(member) > 2
+def is_task_definition(member: Mapping[str, Any], overrides: Mapping[str, Any]) -> bool:
+    """Whether a member of a group defines a task, itself or with the keys of the group, rather than naming one."""
+    return "class" in member or len(member) > 2 or any(key in overrides for key in _DATASET_KEYS)
 
 
 def _find_override(file: TaskFile, key: str, member: Mapping[str, Any] | None) -> str:

@@ -335,7 +335,7 @@ def _write_instances(run: Run, task: str, record: Mapping[str, Any], path: Path)
 
 def build_instances(run: Run, task: str, record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the instances of a task: one per document, filter and numeric score; one per document without a score."""
-    samples = groupby(iterate_samples(run, task), key=lambda row: row["doc_id"])
+    samples = groupby(iterate_samples(run, task, by_document=True), key=lambda row: row["doc_id"])
     pending = next(samples, None)
     head = {
         "schema_version": SCHEMA_VERSION,

@@ -15,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from assay.core.dialects import Dialect
 from assay.core.errors import OutputError
 from assay.core.records.codec import to_plain
 from assay.core.records.subsets import DocumentSubset
@@ -130,21 +131,25 @@ def build_results(run: Run, *, task_hashes: Mapping[str, str] | None = None) -> 
         },
         **({"groups": scored_groups} if scored_groups else {}),
         "group_subtasks": {name: list(group["members"]) for name, group in run.groups.items()},
-        "configs": {task: facts_["config"] for task, facts_ in run.tasks.items()},
+        "configs": {
+            task: {**facts_["config"], **facts_.get("used", {})} for task, facts_ in run.tasks.items()
+        },
         "versions": {name: item["version"] for name, item in {**run.tasks, **run.groups}.items()},
         "n-shot": {
             name: item["n_shot"]
             for name, item in {**run.tasks, **run.groups}.items()
             if item.get("n_shot") is not None
         },
-        "higher_is_better": {name: _find_directions(run, name) for name in (*run.tasks, *run.groups)},
+        "higher_is_better": {
+            name: found for name in (*run.tasks, *run.groups) if (found := _find_directions(run, name))
+        },
         "intervals": {
             name: found for name in (*run.tasks, *run.groups) if (found := _build_intervals(run, name))
         },
         "n-samples": {
             task: {
                 "original": facts_["original"],
-                "effective": facts_["documents"],
+                "effective": _count_evaluated(run, task, facts_),
                 "outcomes": run.outcomes(task),
                 **_build_truncation(run, task),
                 **_build_bounds(run, task),
@@ -201,13 +206,46 @@ def build_results(run: Run, *, task_hashes: Mapping[str, str] | None = None) -> 
 
 def _build_entry(run: Run, name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     numbers = run.results.get(name, {})
-    length = facts.get("documents")
     return {
         "name": name,
         "alias": facts.get("alias") or name,
-        **({"sample_len": length} if length is not None else {}),
+        **({"sample_len": _count_evaluated(run, name, facts)} if "documents" in facts else {}),
+        **(_count_group_documents(run, name) if name in run.groups else {}),
         **{key: to_plain(value) for key, value in numbers.items()},
     }
+
+
+def _count_evaluated(run: Run, task: str, facts: Mapping[str, Any]) -> int:
+    """Return the number of documents with a value of the metric that has the most; of all if none has a value.
+
+    lmms-eval counts all.
+    """
+    if facts.get("dialect") == Dialect.LMMS_EVAL:
+        return int(facts["documents"])
+    scored = max((estimate.scored for estimate in run.estimates if estimate.task == task), default=0)
+    return scored or int(facts["documents"])
+
+
+def _count_group_documents(run: Run, group: str) -> dict[str, Any]:
+    """Return the number of documents of a group with aggregated metrics, and of the tasks that report each metric."""
+    wanted = [f"{one.metric},{one.pipeline}" for one in run.estimates if one.task == group]
+    if not wanted:
+        return {}
+    sizes = {task: _count_evaluated(run, task, run.tasks[task]) for task in _list_leaves(run, group)}
+    counts = {
+        key: sum(size for task, size in sizes.items() if key in run.results.get(task, {})) for key in wanted
+    }
+    return {"sample_len": sum(sizes.values()), "sample_count": counts}
+
+
+def _list_leaves(run: Run, group: str) -> list[str]:
+    """Return the tasks of a group and of the groups in it, without duplicates."""
+    found: dict[str, None] = {}
+    for member in run.groups[group]["members"]:
+        for name in _list_leaves(run, member) if member in run.groups else [member]:
+            if name in run.tasks:
+                found[name] = None
+    return list(found)
 
 
 def _build_intervals(run: Run, name: str) -> dict[str, Any]:
@@ -257,10 +295,13 @@ def _build_subsets(run: Run) -> dict[str, Any]:
 
 
 def _find_directions(run: Run, name: str) -> dict[str, Any]:
-    known = run.groups.get(name, {}).get("higher_is_better")
-    if known:
+    if name in run.groups and (known := run.groups[name].get("higher_is_better")):
         return dict(known)
-    return {estimate.metric: estimate.higher_is_better for estimate in run.estimates if estimate.task == name}
+    reported = {one.metric: one.higher_is_better for one in run.estimates if one.task == name}
+    listed = run.tasks.get(name, {}).get("higher_is_better")
+    if listed is None:  # a group, or a run of an older version
+        return reported
+    return {**listed, **{metric: value for metric, value in reported.items() if value is not None}}
 
 
 def _write_samples(run: Run, task: str, path: Path) -> str:
@@ -273,13 +314,15 @@ def _write_samples(run: Run, task: str, path: Path) -> str:
     return hasher.hexdigest()
 
 
-def iterate_samples(run: Run, task: str, *, as_text: bool = True) -> Iterator[dict[str, Any]]:
+def iterate_samples(
+    run: Run, task: str, *, as_text: bool = True, by_document: bool = False
+) -> Iterator[dict[str, Any]]:
     """Yield the rows of `samples_<task>.jsonl`: responses as text, numbered arguments, hashes.
 
-    Without `as_text`, yield them as `simple_evaluate` returns them: numbers, `(log probability, is greedy)`, tuples of arguments.
+    The rows of a filter are together, as in lm-eval; with `by_document`, those of a document. Without `as_text`, yield them as `simple_evaluate` returns them: numbers, `(log probability, is greedy)`, tuples of arguments.
     """
     convert = _to_text if as_text else _to_values
-    for row in run.samples(task):
+    for row in run.samples(task) if by_document else _iterate_by_filter(run, task):
         target = str(row["target"])
         prompt = row["arguments"][0][0] if row["arguments"] else ""
         scores = {metric: to_plain(row[metric]) for metric in row["metrics"]}
@@ -305,6 +348,17 @@ def iterate_samples(run: Run, task: str, *, as_text: bool = True) -> Iterator[di
             "target_hash": _compute_sha256(target),
             **scores,
         }
+
+
+def _iterate_by_filter(run: Run, task: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of all documents for the first filter, then those for the next one, as lm-eval does."""
+    filters: dict[str, None] = {}
+    for row in run.samples(task):
+        filters.setdefault(row["filter"])
+        if row["filter"] == next(iter(filters)):
+            yield row
+    for name in list(filters)[1:]:
+        yield from (row for row in run.samples(task) if row["filter"] == name)
 
 
 def _dump_json(value: Any, indent: int | None = None) -> str:

@@ -69,8 +69,9 @@ def _build_results(run: Run, tasks: Sequence[str], hashes: Mapping[str, str]) ->
     for entry in document["results"].values():
         entry.pop("name", None)
         entry.pop("sample_len", None)
+        entry.pop("sample_count", None)
     document["n-samples"] = {
-        name: {key: counts[key] for key in ("original", "effective")}
+        name: {"original": counts["original"], "effective": run.tasks[name]["documents"]}
         for name, counts in document["n-samples"].items()
     }
     started, ended = facts.get("started"), facts.get("ended")

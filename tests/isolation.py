@@ -13,10 +13,16 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from assay.core.registry import Registry
+
 
 TEST_SETTINGS = re.compile(
     r"ASSAY_(SHARED|CHROMIUM|SCREENSHOTS|LM_EVAL_TASKS|LMMS_EVAL_TASKS|(TEST|CORPUS|PEER)_.*)"
@@ -85,3 +91,33 @@ def assay_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             patch.setenv(name, value)
         patch.chdir(work)
         yield folder / "assay"
+
+
+@cache
+def _list_registries() -> list[Registry[Any]]:
+    """Import the registries when the process is isolated."""
+    from assay.agents.environments import ENVIRONMENTS
+    from assay.agents.functions import TOOLS
+    from assay.agents.solvers import SOLVERS
+    from assay.models import MODELS
+    from assay.sandboxes import SANDBOXES
+    from assay.scoring.filters import FILTERS
+    from assay.scoring.judges import JUDGES
+    from assay.scoring.metrics import METRICS
+    from assay.stats.aggregations import AGGREGATIONS
+    from assay.viewer.sinks import SINKS
+
+    return [AGGREGATIONS, ENVIRONMENTS, FILTERS, JUDGES, METRICS, MODELS, SANDBOXES, SINKS, SOLVERS, TOOLS]
+
+
+@pytest.fixture(autouse=True)
+def registered_names() -> Iterator[None]:
+    """Forget what a test registers: metrics of task files, classes of its own."""
+    before = []
+    for registry in _list_registries():
+        registry.names()  # registers the built-ins, once
+        before.append(dict(registry._items))
+    yield
+    for registry, items in zip(_list_registries(), before, strict=True):
+        registry._items.clear()
+        registry._items.update(items)

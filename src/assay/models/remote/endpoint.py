@@ -291,8 +291,9 @@ class Endpoint:
 def read_usage(value: Any) -> Usage | None:
     """Return the tokens in a reply of any service; None if it does not report them.
 
-    >>> read_usage({"usage": {"input_tokens": 5, "cache_read_input_tokens": 90, "output_tokens": 2}})
-    Usage(input_tokens=95, output_tokens=2)
+    >>> usage = read_usage({"usage": {"input_tokens": 5, "cache_read_input_tokens": 90, "output_tokens": 2}})
+    >>> usage.input_tokens, usage.output_tokens
+    (95, 2)
     """
     if not isinstance(value, (dict, Mapping)):
         return None

@@ -205,7 +205,7 @@ def build_openai_endpoint(model: str, **limits: Any) -> Endpoint:
 def build_chat_url(base: str) -> str:
     """Return the chat completions URL for a base URL.
 
-    >>> chat_url("http://h/v1/"), chat_url("http://h/v1/chat/completions")
+    >>> build_chat_url("http://h/v1/"), build_chat_url("http://h/v1/chat/completions")
     ('http://h/v1/chat/completions', 'http://h/v1/chat/completions')
     """
     base = base.rstrip("/")

@@ -240,6 +240,23 @@ def test_truncated_prompts_are_predicted_with_a_tokenizer(
         assert (predicted[0].tokens, predicted[1].tokens) == tuple(counted[:2])
 
 
+@pytest.mark.torch
+def test_the_length_of_a_truncated_prompt_is_known_if_the_server_reports_no_usage() -> None:
+    pytest.importorskip("transformers")
+    request = generate(Prompt.of_text("abc " * 50), max_gen_toks=4)
+    with serving() as server:
+        answer = server.answer
+
+        def answer_without_usage(path: str, payload: dict[str, Any] | None) -> dict[str, Any]:
+            return {key: value for key, value in answer(path, payload).items() if key != "usage"}
+
+        server.answer = answer_without_usage  # type: ignore[method-assign]
+        model = make_completions_model(server, tokenizer=str(SHIPPED_WEIGHTS), max_length=21)
+        outcome = ask(model, [request])[request.id]
+    assert isinstance(outcome, Response) and outcome.usage is not None
+    assert (outcome.usage.input_tokens, outcome.usage.truncated_tokens) == (16, 200 - 16)
+
+
 def test_nothing_is_predicted_without_a_tokenizer(server: EmbeddedServer) -> None:
     model = make_completions_model(server, max_length=21)
     request = generate(Prompt.of_text("abc " * 50), max_gen_toks=4)

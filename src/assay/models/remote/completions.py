@@ -430,8 +430,8 @@ class CompletionsModel:
         choice, usage, served = answered.value
         if bound is not None:
             self._bounds.learn(bound, usage)
-        if truncated:
-            usage = replace(usage or Usage(), truncated_tokens=truncated)
+        if truncated:  # then the prompt is a list of tokens
+            usage = replace(usage or Usage(len(payload["prompt"])), truncated_tokens=truncated)
         return [build_response(request, choice, usage, self._options, answered.seconds, served=served)]
 
     def _build_payload(self, request: Generate) -> tuple[dict[str, Any], int]:

@@ -264,3 +264,27 @@ def test_a_problem_of_several_tasks_is_printed_once(assay_command: Assay, worksp
     assert "one, three, two\n" in called.out
     assert "and 2 more places" in called.out
     assert "which is not a column" not in called.out, "the error says it already"
+
+
+def test_plan_and_check_name_packages_that_functions_import(workspace: Path, assay_command: Assay) -> None:
+    helpers = {
+        "late": "def helper(*_):\n    import no_package_late, beside\n    return {'exact_match': 1.0}\n",
+        "top": "import no_package_top\ndef helper(*_):\n    import no_package_called\n",
+        "beside": "",
+    }
+    for name, text in helpers.items():
+        (workspace / f"{name}.py").write_text(text)
+    late, top = (
+        str(write_task(workspace, name, process_results=Function(f"{name}.helper")))
+        for name in ("late", "top")
+    )
+    code, out, _ = assay_command("plan", late)
+    assert code == 0
+    assert "note: the helper `late.helper` imports `no_package_late`, which is not installed" in out
+    assert "\ninstall: pip install no_package_late\n" in out and "no problems found" not in out
+    assert "\ninstall: pip install no_package_late\n" in assay_command("check", late).out
+    assert json.loads(assay_command("plan", late, "--json").out)["install"] == "pip install no_package_late"
+    line = "\ninstall: pip install no_package_called no_package_late no_package_top\n"
+    assert line in assay_command("check", late, top).out
+    code, _, err = assay_command("plan", late, top)
+    assert code == 2 and line in err

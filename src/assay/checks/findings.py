@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from assay.core.errors import AssayError, ErrorGroup
+from assay.core.errors import AssayError, ErrorGroup, MissingPackage
 from assay.core.installation import merge_install_commands
 from assay.core.records.specs import TaskSpec
 from assay.user_code.errors import wrap_user_errors
@@ -68,7 +68,8 @@ class Findings:
     def add_exception(self, kind: str, error: AssayError, severity: Severity = "error") -> None:
         """Add a raised error, or each error of a group."""
         for problem in error.errors if isinstance(error, ErrorGroup) else (error,):
-            self.add(severity, kind, problem.what, problem.where, problem.hint)
+            found = "package" if isinstance(problem, MissingPackage) else kind
+            self.add(severity, found, problem.what, problem.where, problem.hint)
 
 
 @contextmanager

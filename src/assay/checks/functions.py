@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 from assay.checks.findings import Findings
 from assay.core.errors import AssayError, MissingPackage, TaskError
 from assay.core.installation import find_distribution_name
-from assay.core.python_syntax import parse_python
 from assay.core.records.specs import TaskSpec
 from assay.tasks.files.helper_functions import HelperFunction
-from assay.tasks.files.helper_imports import find_missing_imports, is_installed, iterate_imports
+from assay.tasks.files.helper_imports import find_missing_imports
 
-__all__ = ["BrokenFunctions", "FunctionChecker", "find_functions", "find_missing_packages"]
+__all__ = ["BrokenFunctions", "FunctionChecker", "find_functions"]
 
 _ARGUMENT_COUNTS: Mapping[str, tuple[int, ...]] = {
     "process_docs": (1,),
@@ -88,26 +85,31 @@ class FunctionChecker:
                 broken.key_paths.add(place)
                 is_known = isinstance(error, MissingPackage) and error.hint in missing
                 if _get_module_key(function) not in reported and not is_known:
-                    _report_error(error, findings)
+                    findings.add_exception("function", error)
                 if isinstance(error, MissingPackage):
                     missing.add(error.hint)
                     self._report_other_imports(function, missing, findings)
+                    self._report_call_imports(function, missing, findings)
                 if _get_module_key(function) in self._failed:
                     reported.add(_get_module_key(function))
                     broken.has_broken_file = True
                 continue
             self._check_call(spec, place, function, loaded, findings)
-            for package, line in find_missing_packages(function):
-                install = f"pip install {find_distribution_name(package)}"
-                if install not in missing:
-                    findings.warning(
-                        "package",
-                        f"the helper `{function.reference}` imports `{package}`, which is not installed",
-                        f"{function.path}:{line}",
-                        install,
-                    )
-                missing.add(install)
+            self._report_call_imports(function, missing, findings)
         return broken
+
+    def _report_call_imports(self, function: HelperFunction, missing: set[str], findings: Findings) -> None:
+        """Report the packages that a function imports when it is called."""
+        for package, line in function.find_missing_call_imports():
+            install = f"pip install {find_distribution_name(package)}"
+            if install not in missing:
+                missing.add(install)
+                findings.warning(
+                    "package",
+                    f"the helper `{function.reference}` imports `{package}`, which is not installed",
+                    f"{function.path}:{line}",
+                    install,
+                )
 
     def _report_other_imports(self, function: HelperFunction, missing: set[str], findings: Findings) -> None:
         """Report the packages that a helper file imports after the one that is missing, which ended its import."""
@@ -166,10 +168,6 @@ def _get_module_key(function: HelperFunction) -> tuple[str, str]:
     return str(function.path or function.directory), function.reference.rpartition(".")[0]
 
 
-def _report_error(error: AssayError, findings: Findings) -> None:
-    findings.add_exception("package" if isinstance(error, MissingPackage) else "function", error)
-
-
 def _find_call_problem(spec: TaskSpec, path: list[str], signature: inspect.Signature) -> str:
     """Return how the function under a key is called if its signature does not allow that, else an empty string."""
     key = path[-1]
@@ -207,48 +205,3 @@ def _can_bind(signature: inspect.Signature, count: int, keywords: Mapping[str, A
     except TypeError:
         return False
     return True
-
-
-def find_missing_packages(function: HelperFunction) -> list[tuple[str, int]]:
-    """Return (package, line) of the packages a function imports when called that are not installed.
-
-    Reads the source of the helper file: the body of the function and of the functions it calls by name. An import inside
-    `try` or `if` counts as optional.
-    """
-    path = function.path
-    if path is None:
-        return []
-    imports = _find_deferred_imports(str(path), path.stat().st_mtime_ns)
-    found: dict[str, int] = {}
-    pending, seen = [function.__name__], set[str]()
-    while pending:
-        name = pending.pop()
-        if name in seen or name not in imports:
-            continue
-        seen.add(name)
-        packages, called = imports[name]
-        pending += called
-        for package, line in packages:
-            if not is_installed(package):
-                found.setdefault(package, line)
-    return list(found.items())
-
-
-@lru_cache(maxsize=4096)
-def _find_deferred_imports(path: str, changed_ns: int) -> dict[str, tuple[list[tuple[str, int]], set[str]]]:
-    """Return for each function of a file the packages its body imports, with line numbers, and the names it calls."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            tree = parse_python(file.read())
-    except (OSError, ValueError, SyntaxError, RecursionError):
-        return {}
-    found = {}
-    for node in tree.body:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            called = {
-                inner.func.id
-                for inner in ast.walk(node)
-                if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name)
-            }
-            found[node.name] = (list(iterate_imports(node.body)), called)
-    return found

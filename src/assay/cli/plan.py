@@ -78,6 +78,7 @@ def _to_json(plan: Plan, expected: CostForecast) -> dict[str, Any]:
         "identity": dict(plan.identity),
         "judges": {name: dict(judge.identity) for name, judge in plan.judges.items()},
         "notes": list(plan.notes),
+        "install": plan.install_command,
         "tasks": tasks,
         "groups": {name: list(group.members) for name, group in plan.groups.items()},
         "documents": plan.documents,
@@ -131,8 +132,10 @@ def _print(plan: Plan, expected: CostForecast) -> None:
         f" to `{plan.model.name}`; results folder: {plan.folder}"
     )
     echo_wrapped(_format_estimate(expected))
+    has_remarks = bool(plan.notes)
     for name, task in expected.tasks.items():
         if task.truncated:
+            has_remarks = True
             kept, removed = task.kept_tokens / task.truncated, task.truncated_tokens / task.truncated
             echo_wrapped(
                 f"warning: {name}: {task.truncated} of {sum(task.kinds.values())} prompts exceed the context length and"
@@ -144,7 +147,9 @@ def _print(plan: Plan, expected: CostForecast) -> None:
         echo_wrapped(f"{label}: {use}")
     for note in plan.notes:
         echo_wrapped(f"note: {note}")
-    echo_wrapped("no problems found")
+    if plan.install_command:
+        click.echo(f"install: {plan.install_command}")
+    echo_wrapped("no errors found; see the warnings and notes above" if has_remarks else "no problems found")
 
 
 def _format_estimate(expected: CostForecast) -> str:

@@ -127,7 +127,7 @@ class MissingPackage(UserError):
     """An optional package is not installed."""
 
     others: Sequence[str] = ()
-    """Commands that install further packages that the same file imports."""
+    """Commands that install further packages that task code imports."""
 
     @classmethod
     def of(cls, package: str, purpose: str, *, extra: str = "", where: str = "") -> MissingPackage:

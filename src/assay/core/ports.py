@@ -39,6 +39,7 @@ __all__ = [
     "SupportsTokenLogprobs",
     "SupportsTruncationPreview",
     "Traits",
+    "SupportsTokenCounts",
     "TruncatedPrompt",
 ]
 
@@ -140,6 +141,15 @@ class SupportsTruncationPreview(Protocol):
 
     def preview_truncation(self, request: Request) -> TruncatedPrompt | None:
         """Return what remains of a prompt that exceeds the context length; None if it fits or if this is unknown."""
+        ...
+
+
+@runtime_checkable
+class SupportsTokenCounts(Protocol):
+    """A model that can count the tokens of a prompt without being opened, for `assay plan`."""
+
+    def count_input_tokens(self, request: Request) -> int | None:
+        """Return the tokens of the prompt that the model will read, as in `Usage.input_tokens`; None if this is unknown."""
         ...
 
 

@@ -9,7 +9,7 @@ from tests.engine.running.test_cost_ledger import PaidModel
 from tests.making import plan_run, write_choices, write_task
 
 import assay
-from assay.engine.planning.cost_forecast import forecast_cost
+from assay.engine.planning.cost_forecast import Range, forecast_cost
 from assay.testing import ScriptedModel
 
 
@@ -51,6 +51,20 @@ def test_there_is_no_cost_forecast_without_a_price(workspace: Path) -> None:
 
     expected = forecast_cost(plan_run(UnknownPriceModel(), tasks=[str(write_task(workspace))]))
     assert (expected.billed_as, expected.cost_usd) == ("openai/unheard-of", None)
+
+
+def test_prompts_are_counted_in_tokens_where_the_tokenizer_is_known(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"question": "word " * count, "answer": "1"} for count in (10, 250, 30, 20)]
+    path = write_task(workspace, "long", rows, generation_kwargs={"max_gen_toks": 8, "until": ["\n"]})
+    expected = forecast_cost(plan_run("embedded", tasks=[str(path)])).input_tokens
+    actual = assay.run(model="embedded", tasks=[str(path)]).spent.input_tokens
+    assert expected == Range(actual, actual)
+    monkeypatch.setattr("assay.engine.planning.cost_forecast._MAX_COUNTED_PROMPTS", 2)
+    estimated = forecast_cost(plan_run("embedded", tasks=[str(path)])).input_tokens
+    assert 0.98 * actual < estimated.low <= actual <= estimated.high < 1.02 * actual
+    assert estimated.low < estimated.high
 
 
 def test_the_forecast_equals_the_truncated_prompts_of_the_run(workspace: Path) -> None:

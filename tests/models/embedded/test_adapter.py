@@ -206,3 +206,4 @@ def test_truncated_tokens_are_counted_and_predicted() -> None:
         (usages[0].input_tokens, counts[0]), (usages[1].input_tokens, counts[1]), None, None,
     ]  # fmt: skip
     assert expected[0] is not None and expected[0].text == text[-1004:]
+    assert [model.count_input_tokens(request) for request in requests] == [one.input_tokens for one in usages]

@@ -116,6 +116,10 @@ def test_truncated_tokens_are_counted_and_predicted(kind: str) -> None:
     assert [0 if one is None else one.truncated_tokens for one in expected] == counts
     assert expected[1] is not None and usages[1] is not None
     assert expected[1].tokens == usages[1].input_tokens
+    assert [model.count_input_tokens(request) for request in requests[:4]] == [
+        one.input_tokens for one in usages[:4] if one is not None
+    ]
+    assert model.count_input_tokens(rolling(text)) is None
     assert 0 < len(expected[1].text) < len(text)
 
 

@@ -207,6 +207,63 @@ def test_a_long_context_is_truncated_on_the_left_as_in_lm_eval(server: EmbeddedS
     assert outcome.usage.truncated_tokens == len("abc " * 50) - len(prompt)
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize("arguments", [{}, {"probe": False}, {"tokenized_requests": False}], ids=str)
+def test_truncated_prompts_are_predicted_with_a_tokenizer(
+    server: EmbeddedServer, arguments: dict[str, Any]
+) -> None:
+    pytest.importorskip("transformers")
+    requests: list[Request] = [
+        likelihood("abc " * 50, " d"),
+        generate(Prompt.of_text("abc " * 50), max_gen_toks=4),
+        likelihood("abc", " d"),
+        generate(Prompt.of_text("abc"), max_gen_toks=4),
+    ]
+    arguments = {"tokenizer": str(SHIPPED_WEIGHTS), "max_length": 21, **arguments}
+    model = make_completions_model(server, **arguments)
+    if "probe" not in arguments:
+        asyncio.run(model.probe())
+    predicted = [model.preview_truncation(request) for request in requests]
+    counted = [model.count_input_tokens(request) for request in requests]
+    outcomes = ask(make_completions_model(server, **arguments), requests)
+    usages = [one.usage for request in requests if isinstance(one := outcomes[request.id], Response)]
+    assert [0 if one is None else one.truncated_tokens for one in predicted] == [
+        one.truncated_tokens for one in usages if one is not None
+    ]
+    if "tokenized_requests" in arguments:
+        assert not any(predicted), "the server gets the whole text"
+    else:
+        assert predicted[0] is not None and predicted[1] is not None
+        assert predicted[1].text == ("abc " * 50)[-16:]
+        assert counted[::2] == [one.input_tokens for one in usages[::2] if one is not None]
+        assert (counted[1], counted[3]) == (16, len("abc")), "the server counts differently"
+        assert (predicted[0].tokens, predicted[1].tokens) == tuple(counted[:2])
+
+
+@pytest.mark.torch
+def test_the_length_of_a_truncated_prompt_is_known_if_the_server_reports_no_usage() -> None:
+    pytest.importorskip("transformers")
+    request = generate(Prompt.of_text("abc " * 50), max_gen_toks=4)
+    with serving() as server:
+        answer = server.answer
+
+        def answer_without_usage(path: str, payload: dict[str, Any] | None) -> dict[str, Any]:
+            return {key: value for key, value in answer(path, payload).items() if key != "usage"}
+
+        server.answer = answer_without_usage  # type: ignore[method-assign]
+        model = make_completions_model(server, tokenizer=str(SHIPPED_WEIGHTS), max_length=21)
+        outcome = ask(model, [request])[request.id]
+    assert isinstance(outcome, Response) and outcome.usage is not None
+    assert (outcome.usage.input_tokens, outcome.usage.truncated_tokens) == (16, 200 - 16)
+
+
+def test_nothing_is_predicted_without_a_tokenizer(server: EmbeddedServer) -> None:
+    model = make_completions_model(server, max_length=21)
+    request = generate(Prompt.of_text("abc " * 50), max_gen_toks=4)
+    assert model.preview_truncation(request) is None
+    assert model.count_input_tokens(request) is None
+
+
 def test_requests_that_cannot_be_scored_fail_with_the_reason() -> None:
     choice = {
         "index": 0,

@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from assay.tasks.files import helper_imports
-from assay.tasks.files.helper_imports import find_import_draws, find_missing_imports, is_installed
+from assay.tasks.files.helper_imports import (
+    find_import_draws,
+    find_missing_call_imports,
+    find_missing_imports,
+    is_installed,
+)
 
 SOURCE = """
 import json, no_package_one.part
@@ -31,6 +36,37 @@ def test_missing_imports_have_lines_and_leave_out_optional_ones(tmp_path: Path) 
     helper.write_text("def broken(:\n")
     assert find_missing_imports(helper) == []
     assert is_installed("pytest") and is_installed("json") and not is_installed("no_package_one")
+
+
+CALLED = """
+def function(doc):
+    import beside, json, no_package_one
+    if doc:
+        import no_package_optional
+    return inner(doc)
+
+async def inner(doc):
+    with doc:
+        from no_package_two.part import name
+    return function(doc)
+
+class Task:
+    def prepare(self):
+        import no_package_three
+
+def other():
+    import no_package_four
+"""
+
+
+def test_imports_of_calls_follow_functions_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("")
+    helper = tmp_path / "utils.py"
+    helper.write_text(CALLED)
+    assert find_missing_call_imports(helper, "function") == [("no_package_one", 3), ("no_package_two", 10)]
+    assert find_missing_call_imports(helper, "Task") == [("no_package_three", 15)]
+    assert find_missing_call_imports(helper, "absent") == []
+    assert find_missing_call_imports(tmp_path / "absent.py", "function") == []
 
 
 DRAWS = """

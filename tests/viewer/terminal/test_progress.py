@@ -29,13 +29,13 @@ def half_done(**details: object) -> RunProgress:
 
 
 def test_the_line_shows_progress_rate_and_eta() -> None:
-    assert format_progress_line(half_done()).startswith("ask  5/10 documents  0.5/s  ETA ")
+    assert format_progress_line(half_done()).startswith("running  5/10 documents  0.5/s  ETA ")
 
 
 def test_documents_from_an_earlier_session_do_not_count_towards_the_rate() -> None:
     progress = half_done()
     progress.tasks["sums"].reused = 5
-    assert format_progress_line(progress) == "ask  5/10 documents"
+    assert format_progress_line(progress) == "running  5/10 documents"
 
 
 def test_the_line_shows_cached_responses_and_failures() -> None:
@@ -102,7 +102,7 @@ def test_without_a_terminal_a_line_is_printed_periodically_and_at_the_end(
             time.sleep(0.01)
         progress.stage = "done"
     lines = stream.getvalue().splitlines()
-    assert lines[0].startswith("ask  5/10 documents")
+    assert lines[0].startswith("running  5/10 documents")
     assert lines[-1] == "done  5/10 documents"
 
 

@@ -147,6 +147,6 @@ def test_progress(width: int) -> None:
     progress.failures.update({"timeout": 3})
     stream = io.StringIO()
     Console(file=stream, width=width, color_system=None).print(build_progress_table(progress))
-    table, _, line = stream.getvalue().partition("ask  ")
+    table, _, line = stream.getvalue().partition("running  ")
     compare_with_recorded("progress", width, table)
     assert line.startswith("1442/2901 documents")

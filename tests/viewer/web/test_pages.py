@@ -345,8 +345,8 @@ def test_a_truncated_prompt_is_marked(tmp_path: Path) -> None:
     run = assay.run(model="embedded", tasks=[str(task)], output_path=str(tmp_path / "out"))
     with serve_runs([tmp_path / "out"]) as viewer:
         cut, whole = (viewer.get_when_ready(f"/runs/{run.id}/documents/long/{n}").text for n in (0, 1))
-        assert "truncated: 253 tokens removed" in cut
-        assert "tokens removed" not in whole
+        assert "prompt truncated to the context length: the model read the last 1016 of 1269 tokens" in cut
+        assert "prompt truncated" not in whole
         assert "1 of 2 prompts truncated" in viewer.get_when_ready(f"/runs/{run.id}").text
 
 

@@ -1,7 +1,8 @@
 """Forecast the requests and the cost of a run: render every prompt, send nothing.
 
-Tokens are estimated from the length of the text, because the tokenizer of a service is unknown: a range, not a number. The low
-end assumes five characters per token and short answers, the high end three characters and answers up to their token limit.
+If the tokenizer of the model is known, prompts are counted in tokens; after the first prompts of a task, which show the numbers
+of characters per token, the others are estimated. If it is unknown, as that of most services, the low end of the range assumes
+five characters per token, the high end three. Answers are short at the low end, and end at their token limit at the high end.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay.core.errors import AssayError, ErrorGroup
-from assay.core.ports import Model, SupportsTruncationPreview
+from assay.core.ports import Model, SupportsTokenCounts, SupportsTruncationPreview
 from assay.core.records.requests import Generate, Likelihood, Request
 from assay.core.records.responses import Usage
 from assay.engine.planning.records import Plan
@@ -25,6 +26,9 @@ __all__ = ["CostForecast", "Range", "TaskForecast", "forecast_cost"]
 
 _CHARACTERS_PER_TOKEN = (5, 3)
 """Characters per token: more than four in plain English, fewer in code, numbers and other languages."""
+
+_MAX_COUNTED_PROMPTS = 500
+"""Prompts of a task that are counted in tokens, so that planning large tasks stays fast."""
 
 _TOKENS_PER_MEDIUM = (85, 1_600)
 """Tokens of a medium: the minimum, and those of a large image."""
@@ -60,25 +64,53 @@ class TaskForecast:
     kept_tokens: int = 0
     """Tokens that remain of these prompts."""
 
+    counted: int = 0
+    """Prompts that were counted in tokens."""
+
+    tokens_per_character: Range = field(default_factory=Range)
+    """The smallest and the largest ratio of a counted prompt."""
+
     def add(self, request: Request, model: Model) -> None:
         """Count one request to a model."""
         self.kinds[get_required_ability(request)] += 1
+        found = model.preview_truncation(request) if isinstance(model, SupportsTruncationPreview) else None
+        count = self._count_tokens(request, model) if found is None else found.tokens
+        self.input_tokens += self._estimate_tokens(request) if count is None else Range(count, count)
+        if isinstance(request, Generate):
+            limit = find_output_limit(model, request)
+            limit = _DEFAULT_MAX_TOKENS if limit is None else limit
+            self.output_tokens += Range(min(_MIN_ANSWER_TOKENS, limit), limit)
+        if found is not None:
+            self.truncated += 1
+            self.truncated_tokens += found.truncated_tokens
+            self.kept_tokens += found.tokens
+
+    def _count_tokens(self, request: Request, model: Model) -> int | None:
+        """Return the tokens of a prompt if the model knows them; None after the first prompts of the task."""
+        if self.counted >= _MAX_COUNTED_PROMPTS or not isinstance(model, SupportsTokenCounts):
+            return None
+        count = model.count_input_tokens(request)
+        letters = len(request.prompt.text)
+        if count is not None and letters:
+            ratio, known = count / letters, self.tokens_per_character
+            self.tokens_per_character = Range(
+                min(known.low, ratio) if self.counted else ratio, max(known.high, ratio)
+            )
+            self.counted += 1
+        return count
+
+    def _estimate_tokens(self, request: Request) -> Range:
+        """Estimate the tokens of a prompt from its length."""
         letters, media = len(request.prompt.text), len(request.prompt.media)
+        if self.counted and not media:
+            return Range(letters * self.tokens_per_character.low, letters * self.tokens_per_character.high)
         if isinstance(request, Likelihood):
             letters += len(request.continuation)
         low, high = (
             letters / size + media * each
             for size, each in zip(_CHARACTERS_PER_TOKEN, _TOKENS_PER_MEDIUM, strict=True)
         )
-        self.input_tokens += Range(low, high)
-        if isinstance(request, Generate):
-            limit = find_output_limit(model, request)
-            limit = _DEFAULT_MAX_TOKENS if limit is None else limit
-            self.output_tokens += Range(min(_MIN_ANSWER_TOKENS, limit), limit)
-        if isinstance(model, SupportsTruncationPreview) and (found := model.preview_truncation(request)):
-            self.truncated += 1
-            self.truncated_tokens += found.truncated_tokens
-            self.kept_tokens += found.tokens
+        return Range(low, high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,11 +7,12 @@ a model that cannot answer. Planning sends no request and loads no weights.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from assay.core.errors import AssayError, ErrorGroup, InvalidOption, TaskError
+from assay.core.errors import AssayError, ErrorGroup, InvalidOption, MissingPackage, TaskError
+from assay.core.installation import merge_install_commands
 from assay.core.options.parsing import group_mirrors
 from assay.core.options.run_spec import RunSpec
 from assay.core.ports import Model, SupportsPromptedAs
@@ -50,7 +51,12 @@ from assay.sandboxes.program_runner import ProgramRunner
 from assay.scoring.result_keys import find_metrics_without_values, is_misspelled
 from assay.scoring.scorer import Scorer
 from assay.tasks.dialogues import check_dialogue
-from assay.tasks.files.helper_functions import find_functions, iterate_import_draws, may_draw_at_random
+from assay.tasks.files.helper_functions import (
+    describe_missing_packages,
+    find_functions,
+    iterate_import_draws,
+    may_draw_at_random,
+)
 from assay.tasks.files.index import TaskIndex, find_task_roots
 from assay.tasks.files.selection import Selection, select_tasks
 from assay.tasks.letter_choices import LetterChoiceTask, add_letter_metrics, describe_letter_tasks
@@ -147,7 +153,9 @@ async def make_plan(
         _add_error(problems, error)
     if not problems:
         problems += find_variant_problems(spec, selection.groups, tasks)
+    missing = describe_missing_packages(selection.tasks.values())
     if problems or model is None or judge_registry is None:
+        _add_install_commands(problems, missing)
         raise problems[0] if len(problems) == 1 else ErrorGroup(problems)
     groups, tasks, equal_notes = drop_equal_variants(spec, selection.groups, tasks)
     digest = compute_run_digest(
@@ -183,9 +191,11 @@ async def make_plan(
                     *describe_idle_factors(tasks),
                     *equal_notes,
                     *describe_letter_tasks(opened),
+                    *missing.values(),
                 )
             )
         ),
+        install_command=merge_install_commands(missing),
         programs=programs,
     )
 
@@ -230,6 +240,14 @@ def _add_error(problems: list[AssayError], error: AssayError) -> None:
     for problem in error.errors if isinstance(error, ErrorGroup) else (error,):
         if str(problem) not in map(str, problems):
             problems.append(problem)
+
+
+def _add_install_commands(problems: Sequence[AssayError], commands: Iterable[str]) -> None:
+    """Add the packages that functions import when they are called to the install command of the first missing package."""
+    for problem in problems:
+        if isinstance(problem, MissingPackage):
+            problem.others = [*problem.others, *commands]
+            return
 
 
 def _build_sample_task_error(name: str, selection: Selection) -> AssayError:

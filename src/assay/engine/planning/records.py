@@ -161,6 +161,9 @@ class Plan:
     notes: tuple[str, ...] = ()
     """Things worth knowing before the run starts."""
 
+    install_command: str = ""
+    """The command that installs the packages that task code imports when it is called; empty if none is missing."""
+
     @property
     def model_digest(self) -> str:
         return digest_json(dict(self.identity))

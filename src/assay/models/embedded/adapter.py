@@ -120,6 +120,15 @@ class EmbeddedModel:
         pieces = self._tokenizer.decode_each(kept)
         return TruncatedPrompt(text="".join(pieces), tokens=len(kept), truncated_tokens=excess)
 
+    def count_input_tokens(self, request: Request) -> int | None:
+        """Return the tokens of the prompt that the model will read. Prompts with images are not counted."""
+        if request.prompt.has_media:
+            return None
+        if (truncated := self.preview_truncation(request)) is not None:
+            return truncated.tokens
+        text = self._render(request.prompt)
+        return len(self._encode_text(text.rstrip() if isinstance(request, Likelihood) else text))
+
     @cached_property
     def _tokenizer(self) -> CharacterTokenizer:
         from assay.models.embedded.tokenizer import CharacterTokenizer

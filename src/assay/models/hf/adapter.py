@@ -191,6 +191,12 @@ class HfModel:
         backend = self.backend
         return backend.preview_truncation(request) if isinstance(backend, TruncationPreviewBackend) else None
 
+    def count_input_tokens(self, request: Request) -> int | None:
+        """Return the tokens of the prompt that the model will read; unknown for multimodal models."""
+        _check_packages()
+        backend = self.backend
+        return backend.count_input_tokens(request) if isinstance(backend, TruncationPreviewBackend) else None
+
     def prepare(self, part: Media) -> None:
         """Decode a medium in advance, in the form that the backend needs."""
         self.backend.prepare(part)

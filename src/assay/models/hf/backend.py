@@ -86,9 +86,11 @@ class MeasurableBackend(Protocol):
 
 @runtime_checkable
 class TruncationPreviewBackend(Protocol):
-    """A backend that knows which prompts it truncates without `load`."""
+    """A backend that knows the tokens of prompts, and which prompts it truncates, without `load`."""
 
     def preview_truncation(self, request: Request) -> TruncatedPrompt | None: ...
+
+    def count_input_tokens(self, request: Request) -> int | None: ...
 
 
 @runtime_checkable

@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from operator import itemgetter
 from typing import Any
 
-from assay.core.ports import Ability, Traits
+from assay.core.ports import Ability, Traits, TruncatedPrompt
 from assay.core.records.requests import Generate, Likelihood, Request, RollingLikelihood
 from assay.core.records.responses import Failure, LogProbability, Outcome, Response, Tokens, Usage
 from assay.models.finish_reasons import OPENAI, raise_reported_error
@@ -50,7 +50,14 @@ from assay.models.remote.protocol.prompt_logprobs import (
 )
 from assay.models.remote.token_bounds import TokenBound, TokenBounds, count_bytes
 from assay.models.remote.tokenizer import Tokenizer, choose_tokenizer_backend, load_tokenizer
-from assay.models.tokens import Unanswerable, encode_pairs, fit_pair, fit_prompt, split_rolling_windows
+from assay.models.tokens import (
+    Unanswerable,
+    encode_pair,
+    encode_pairs,
+    fit_pair,
+    fit_prompt,
+    split_rolling_windows,
+)
 
 __all__ = ["CompletionsModel", "openai_completions", "parse_text_reply"]
 
@@ -103,6 +110,7 @@ class CompletionsModel:
         self._tokenizer: Tokenizer | None = None
         self._bounds = TokenBounds(self._options.model)
         self._gives_tokens = False
+        self._has_planned = False
 
     @property
     def name(self) -> str:
@@ -159,6 +167,67 @@ class CompletionsModel:
         """Return the text; for a chat, its messages."""
         return format_preview(request)
 
+    def preview_truncation(self, request: Request) -> TruncatedPrompt | None:
+        """Return what remains of a prompt that exceeds the context length; None if only the server tokenizes."""
+        tokenizer = self._load_planning_tokenizer()
+        if tokenizer is None or isinstance(request, RollingLikelihood):
+            return None
+        try:
+            tokens, continuation, truncated = self._fit_request(request, tokenizer)
+        except Unanswerable:
+            return None  # the run reports it as a failure
+        if not truncated:
+            return None
+        return TruncatedPrompt(
+            text=tokenizer.decode(tokens),
+            tokens=len(tokens) + len(continuation),
+            truncated_tokens=truncated,
+        )
+
+    def count_input_tokens(self, request: Request) -> int | None:
+        """Return the tokens that are sent, with those of a continuation to score; None if only the server tokenizes."""
+        tokenizer = self._load_planning_tokenizer()
+        if tokenizer is None:
+            return None
+        if isinstance(request, RollingLikelihood):
+            (tokens,) = tokenizer.encoder([request.prompt.text])
+            return len(tokens)
+        try:
+            tokens, continuation, _ = self._fit_request(request, tokenizer)
+        except Unanswerable:
+            return 0  # the run reports it as a failure
+        return len(tokens) + len(continuation)
+
+    def _load_planning_tokenizer(self) -> Tokenizer | None:
+        """Return the tokenizer before `open`; None if only the server tokenizes, or if it cannot be downloaded."""
+        if self._tokenizer is None and not self._has_planned:
+            self._has_planned = True
+            self._assume_capabilities()
+            try:
+                self._tokenizer = load_tokenizer(self._options)
+            except OSError:
+                self._tokenizer = None
+        return self._tokenizer
+
+    def _fit_request(
+        self, request: Generate | Likelihood, tokenizer: Tokenizer
+    ) -> tuple[list[int], list[int], int]:
+        """Return the tokens of the prompt and of the continuation that the server reads, and the number of removed ones.
+
+        Raises:
+            Unanswerable: The answer or the continuation leaves no room for the prompt.
+        """
+        text = self._render_text(request, tokenizer)
+        if isinstance(request, Likelihood):
+            pair = encode_pair(text, request.continuation, tokenizer.encoder)
+            if self._scoring_input == "tokens":
+                pair = fit_pair(pair, self._max_length - 2)
+            return pair.context, pair.continuation, pair.truncated
+        prompt, truncated = self._build_prompt(request, self._find_answer_limit(request))
+        if isinstance(prompt, str):
+            (prompt,) = tokenizer.encoder([prompt])
+        return prompt, [], truncated
+
     async def probe(self) -> Sequence[str]:
         """Find out what the server supports and update `traits`."""
         self._capabilities, notes, calls = await probe_server(
@@ -182,11 +251,10 @@ class CompletionsModel:
                 if self._options.probe:
                     self._capabilities = await probe_completions(endpoint, self._options)
                     self._probe_calls += endpoint.posts
-                else:  # as lm-eval does
-                    self._capabilities = ServerCapabilities(
-                        prompt_scores="echo", token_prompts=True, many_prompts=True
-                    )
-            self._tokenizer = await asyncio.to_thread(load_tokenizer, self._options)
+                else:
+                    self._assume_capabilities()
+            if self._tokenizer is None:
+                self._tokenizer = await asyncio.to_thread(load_tokenizer, self._options)
         except ServerUnreachable as error:
             await endpoint.close()
             raise build_unreachable_error(self._options, error) from None
@@ -194,6 +262,13 @@ class CompletionsModel:
             await endpoint.close()
             raise
         self._endpoint = endpoint
+
+    def _assume_capabilities(self) -> None:
+        """Without a probe, assume that the server scores prompts and accepts token ids, as lm-eval does."""
+        if not self._capabilities.generates and not self._options.probe:
+            self._capabilities = ServerCapabilities(
+                prompt_scores="echo", token_prompts=True, many_prompts=True
+            )
 
     async def answer(self, window: Sequence[Request]) -> AsyncIterator[Outcome]:
         """Generate texts in one call each; score several prompts per call."""
@@ -355,14 +430,14 @@ class CompletionsModel:
         choice, usage, served = answered.value
         if bound is not None:
             self._bounds.learn(bound, usage)
-        if truncated:
-            usage = replace(usage or Usage(), truncated_tokens=truncated)
+        if truncated:  # then the prompt is a list of tokens
+            usage = replace(usage or Usage(len(payload["prompt"])), truncated_tokens=truncated)
         return [build_response(request, choice, usage, self._options, answered.seconds, served=served)]
 
     def _build_payload(self, request: Generate) -> tuple[dict[str, Any], int]:
         """Return the payload and the number of tokens removed from the prompt."""
         options, settings = self._options, request.settings
-        limit = options.max_gen_toks if settings.max_tokens is None else settings.max_tokens
+        limit = self._find_answer_limit(request)
         prompt, truncated = self._build_prompt(request, limit)
         payload: dict[str, Any] = {
             "model": options.model,
@@ -377,6 +452,10 @@ class CompletionsModel:
         if self._gives_tokens and self._capabilities.prompt_scores:
             payload["logprobs"] = 1
         return {**payload, **select_extra_settings(settings), **options.extra_body}, truncated
+
+    def _find_answer_limit(self, request: Generate) -> int:
+        limit = request.settings.max_tokens
+        return self._options.max_gen_toks if limit is None else limit
 
     def _build_prompt(self, request: Generate, limit: int) -> tuple[list[int] | str, int]:
         """Return the prompt as tokens if the server accepts them, and the number of removed tokens."""

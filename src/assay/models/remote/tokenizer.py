@@ -22,6 +22,11 @@ class Tokenizer:
         self.encoder = encoder
         self._source = source
 
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Return the text of tokens."""
+        text: str = self._source.decode(list(tokens))
+        return text
+
     def apply_chat_template(self, prompt: Prompt) -> str:
         """Render a chat with the tokenizer's chat template."""
         messages = [{"role": message.role, "content": message.text} for message in prompt.messages]
@@ -101,7 +106,7 @@ def _load_tiktoken(options: Options) -> Tokenizer:
     def encode(texts: Sequence[str], special: bool) -> list[list[int]]:
         return [source.encode(text, disallowed_special=()) for text in texts]
 
-    return Tokenizer(_build_encoder(options, encode, source.eot_token))
+    return Tokenizer(_build_encoder(options, encode, source.eot_token), source)
 
 
 def _build_encoder(options: Options, encode: Any, prefix: int | None) -> TextEncoder:

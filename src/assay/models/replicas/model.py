@@ -23,6 +23,7 @@ from assay.core.ports import (
     SupportsProbing,
     SupportsPromptedAs,
     SupportsTargets,
+    SupportsTokenCounts,
     SupportsTokenLogprobs,
     SupportsTruncationPreview,
     Traits,
@@ -120,6 +121,11 @@ class ReplicatedModel:
         """Return what remains of a prompt that is too long, if the model knows."""
         model = self._model
         return model.preview_truncation(request) if isinstance(model, SupportsTruncationPreview) else None
+
+    def count_input_tokens(self, request: Request) -> int | None:
+        """Return the tokens of the prompt that the model will read, if the model knows."""
+        model = self._model
+        return model.count_input_tokens(request) if isinstance(model, SupportsTokenCounts) else None
 
     def prepare(self, part: Media) -> None:
         """Put a media part into the object store ahead of its batch; the replica decodes it."""

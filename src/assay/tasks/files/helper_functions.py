@@ -11,7 +11,7 @@ import inspect
 import itertools
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from difflib import get_close_matches
 from functools import lru_cache
@@ -24,11 +24,16 @@ from assay.core.errors import AssayError, MissingPackage, TaskError
 from assay.core.fingerprints import digest_bytes, digest_text
 from assay.core.installation import find_distribution_name
 from assay.core.records.specs import TaskSpec
-from assay.tasks.files.helper_imports import find_import_draws, find_missing_imports
+from assay.tasks.files.helper_imports import (
+    find_import_draws,
+    find_missing_call_imports,
+    find_missing_imports,
+)
 
 __all__ = [
     "HelperFunction",
     "compatibility_layers",
+    "describe_missing_packages",
     "execute_module",
     "find_functions",
     "import_helper_file",
@@ -103,6 +108,10 @@ class HelperFunction:
     def value(self) -> Any:
         """Return the referenced object, which may be data: `dataset_kwargs` may refer to dataset features."""
         return self._resolve() if self._function is None else self._function
+
+    def find_missing_call_imports(self) -> list[tuple[str, int]]:
+        """Return (package, line) of the packages that a call of the function imports and that are not installed."""
+        return [] if self.path is None else find_missing_call_imports(self.path, self.__name__)
 
     @property
     def may_draw_at_random(self) -> bool:
@@ -317,6 +326,22 @@ def find_functions(value: Any) -> list[HelperFunction]:
     if isinstance(value, (list, tuple)):
         return [function for item in value for function in find_functions(item)]
     return []
+
+
+def describe_missing_packages(specs: Iterable[TaskSpec]) -> dict[str, str]:
+    """Return a note for each package that functions of tasks import when they are called and that is not installed.
+
+    The keys are the commands that install them.
+    """
+    found: dict[str, str] = {}
+    functions = (function for spec in specs for function in find_functions(spec.config))
+    for function in {(function.path, function.__name__): function for function in functions}.values():
+        for package, line in function.find_missing_call_imports():
+            found.setdefault(
+                f"pip install {find_distribution_name(package)}",
+                f"the helper `{function.reference}` imports `{package}`, which is not installed ({function.path}:{line})",
+            )
+    return found
 
 
 def iterate_import_draws(spec: TaskSpec) -> Iterator[tuple[str, list[tuple[str, int | None]]]]:

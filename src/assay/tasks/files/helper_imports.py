@@ -11,18 +11,69 @@ from pathlib import Path
 
 from assay.core.python_syntax import parse_python
 
-__all__ = ["find_import_draws", "find_missing_imports", "is_installed", "iterate_imports"]
+__all__ = [
+    "find_import_draws",
+    "find_missing_call_imports",
+    "find_missing_imports",
+    "is_installed",
+    "iterate_imports",
+]
 
 
 def find_missing_imports(path: Path) -> list[tuple[str, int]]:
     """Return (package, line) of the packages that a helper file imports when it is imported and that are not installed."""
-    return [
-        (package, line)
-        for package, line in iterate_imports(_parse(path))
-        if not is_installed(package)
-        and not (path.parent / package).is_dir()
-        and not (path.parent / f"{package}.py").is_file()
-    ]
+    return [(package, line) for package, line in iterate_imports(_parse(path)) if _is_missing(package, path)]
+
+
+def find_missing_call_imports(path: Path, name: str) -> list[tuple[str, int]]:
+    """Return (package, line) of the packages that a function of a helper file imports when it is called and that are not
+    installed.
+
+    Reads the source: the body of the function, or of the methods of a class, and of the functions of the file that it calls
+    by name. An import inside `try` or `if` counts as optional.
+    """
+    try:
+        imports = _find_call_imports(str(path), path.stat().st_mtime_ns)
+    except OSError:
+        return []
+    found: dict[str, int] = {}
+    pending, seen = [name], set[str]()
+    while pending:
+        name = pending.pop()
+        if name in seen or name not in imports:
+            continue
+        seen.add(name)
+        packages, called = imports[name]
+        pending += called
+        for package, line in packages:
+            if _is_missing(package, path):
+                found.setdefault(package, line)
+    return list(found.items())
+
+
+@lru_cache(maxsize=4096)
+def _find_call_imports(path: str, changed_ns: int) -> dict[str, tuple[list[tuple[str, int]], list[str]]]:
+    """Return for each function and class of a file the packages its body imports, with line numbers, and the names it calls."""
+    found = {}
+    for node in _parse(Path(path)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            methods = [
+                one for one in ast.walk(node) if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))
+            ]
+            bodies = [one.body for one in methods] if isinstance(node, ast.ClassDef) else [node.body]
+            called = {
+                inner.func.id: None
+                for inner in ast.walk(node)
+                if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name)
+            }
+            found[node.name] = ([one for body in bodies for one in iterate_imports(body)], [*called])
+    return found
+
+
+def _is_missing(package: str, path: Path) -> bool:
+    """Return whether a package is neither installed nor a module beside the helper file."""
+    beside = (path.parent / package).is_dir() or (path.parent / f"{package}.py").is_file()
+    return not beside and not is_installed(package)
 
 
 def _parse(path: Path) -> list[ast.stmt]:

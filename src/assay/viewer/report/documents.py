@@ -14,6 +14,7 @@ from assay.store.runs.run import Run
 from assay.viewer.documents.failure_reasons import summarise_reason
 from assay.viewer.documents.prompts import parse_stored_messages
 from assay.viewer.documents.statistics import DocumentStatistics, classify_document
+from assay.viewer.documents.truncation import describe_truncation
 from assay.viewer.number_format import format_number
 from assay.viewer.report.media import MediaEmbedder
 
@@ -208,13 +209,8 @@ def _build_answer(record: DocumentRecord, label: str, why: str) -> RunAnswer:
     reasons = [_describe_finish(one) for one in texts[:1] if one.finish not in ("", "stop")]
     if len(counted) > _MAX_RESPONSES:
         reasons.append(f"and {len(counted) - _MAX_RESPONSES} other responses")
-    removed = [
-        one.response.usage.truncated_tokens
-        for one in record.asked
-        if one.response is not None and one.response.usage is not None
-    ]
-    if any(removed):
-        reasons.append(f"prompt truncated: up to {max(removed)} tokens removed")
+    if truncation := describe_truncation(record.asked):
+        reasons.append(f"prompt truncated: {truncation}")
     for one in record.asked:
         if (
             one.kind == "rolling"

@@ -15,6 +15,7 @@ from assay.viewer.documents.choices import build_choices
 from assay.viewer.documents.failure_reasons import summarise_reason
 from assay.viewer.documents.filter_trace import FilterTrace, build_filter_traces, format_value
 from assay.viewer.documents.prompts import FewshotText, MediaPart, PromptMessage, ToolPart, parse_prompt
+from assay.viewer.documents.truncation import describe_truncation
 from assay.viewer.number_format import format_number
 
 __all__ = ["DocumentLine", "describe_document"]
@@ -74,7 +75,8 @@ def _describe_prompts(
 ) -> Iterator[DocumentLine]:
     delimiter = str(facts.get("config", {}).get("fewshot_delimiter") or "\n\n")
     several = len(record.prompts) > 1
-    truncated = _describe_truncation(record.asked)
+    truncated = describe_truncation(record.asked)
+    truncated = f"truncated: {truncated}" if truncated else ""
     for index, prompt in enumerate(record.prompts):
         messages = parse_prompt(prompt, fields=record.fields, n_shot=facts.get("n_shot"), delimiter=delimiter)
         text, examples = _format_messages(messages, full=full)
@@ -82,18 +84,6 @@ def _describe_prompts(
         notes = [one for one in (truncated, examples, note) if one]
         label = f"prompt {index + 1}" if several else "prompt"
         yield DocumentLine(label=label, text=cut, note="; ".join(notes))
-
-
-def _describe_truncation(requests: Sequence[RequestRecord]) -> str:
-    """Return how much of its most truncated prompt the model has read; empty if it has read all of them."""
-    usages = [
-        one.response.usage for one in requests if one.response is not None and one.response.usage is not None
-    ]
-    worst = max(usages, key=lambda usage: usage.truncated_tokens, default=None)
-    if worst is None or not worst.truncated_tokens:
-        return ""
-    kept = worst.input_tokens
-    return f"truncated: the model read the last {kept} of {kept + worst.truncated_tokens} tokens"
 
 
 def _list_tools(requests: Sequence[RequestRecord]) -> list[str]:

@@ -63,13 +63,22 @@ def _call_every(seconds: float, act: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
+_STAGE_LABELS = {
+    "plan": "planning",
+    "open": "loading the model",
+    "ask": "running",
+    "summarise": "computing results",
+}
+
+
 def format_progress_line(progress: RunProgress) -> str:
     """Return the progress of the whole run in one line.
 
     >>> format_progress_line(RunProgress(stage="open"))
-    'open  0/0 documents'
+    'loading the model  0/0 documents'
     """
-    pieces = [f"{progress.stage}  {progress.done}/{progress.total} documents"]
+    stage = _STAGE_LABELS.get(progress.stage, progress.stage)
+    pieces = [f"{stage}  {progress.done}/{progress.total} documents"]
     if progress.rate > 0 and progress.stage != "done":
         pieces.append(f"{progress.rate:.1f}/s")
     if progress.eta_s is not None and progress.stage == "ask":

@@ -133,19 +133,7 @@ class TextBackend:
         if isinstance(request, RollingLikelihood) or self._surely_fits(request):
             return None
         try:
-            text = self._tokenizer.render_request(request)
-            if isinstance(request, Likelihood):
-                pair = encode_pair(
-                    text, request.continuation, self._tokenizer.scoring_encoder, separate=self._has_encoder
-                )
-                kept = self._fit_pair(pair)
-                tokens, truncated = kept.context, kept.truncated
-            else:
-                (whole,) = self._tokenizer.prompt_encoder([text])
-                splitter, limit, budget = self._find_limits(request, text)
-                tokens, truncated = self._fit_prompt(
-                    whole, limit + self._count_reasoning_tokens(splitter, budget)
-                )
+            tokens, truncated = self._fit_request(request)
         except Unanswerable:
             return None  # the run reports it as a failure
         if not truncated:
@@ -153,6 +141,28 @@ class TextBackend:
         return TruncatedPrompt(
             text=self._tokenizer.decode(tokens, special=True), tokens=len(tokens), truncated_tokens=truncated
         )
+
+    def count_input_tokens(self, request: Request) -> int | None:
+        """Return the tokens of the prompt that the model will read; unknown for long texts that are split into windows."""
+        if isinstance(request, RollingLikelihood):
+            return None
+        try:
+            return len(self._fit_request(request)[0])
+        except Unanswerable:
+            return 0  # the run reports it as a failure
+
+    def _fit_request(self, request: Generate | Likelihood) -> tuple[list[int], int]:
+        """Return the tokens of a prompt that the model reads, and the number of removed ones."""
+        text = self._tokenizer.render_request(request)
+        if isinstance(request, Likelihood):
+            encoder = self._tokenizer.scoring_encoder
+            pair = self._fit_pair(
+                encode_pair(text, request.continuation, encoder, separate=self._has_encoder)
+            )
+            return pair.context, pair.truncated
+        (whole,) = self._tokenizer.prompt_encoder([text])
+        splitter, limit, budget = self._find_limits(request, text)
+        return self._fit_prompt(whole, limit + self._count_reasoning_tokens(splitter, budget))
 
     def _surely_fits(self, request: Generate | Likelihood) -> bool:
         """Return whether a prompt fits by its size, which needs no tokenizer: a token has at least one byte."""

@@ -13,6 +13,7 @@ from assay.store.runs.media_files import detect_content_type, find_media_file
 from assay.viewer.documents.choices import build_choices
 from assay.viewer.documents.filter_trace import build_filter_traces
 from assay.viewer.documents.prompts import MediaPart, PromptMessage, parse_prompt
+from assay.viewer.documents.truncation import describe_truncation
 from assay.viewer.web.pages.agent_cards import build_agent_cards
 from assay.viewer.web.pages.conversation import build_agent_rounds, build_rounds, split_segments
 from assay.viewer.web.pages.extraction_spans import find_extracted_spans
@@ -75,14 +76,7 @@ def build_document_context(
         "response_text": _response_text,
         "tokens": build_response_tokens(record.asked),
         "token_levels": PROBABILITY_LEVELS,
-        "truncated_tokens": max(
-            (
-                one.response.usage.truncated_tokens
-                for one in record.asked
-                if one.response is not None and one.response.usage is not None
-            ),
-            default=0,
-        ),
+        "truncation": describe_truncation(record.asked),
         "missing_tokens": explain_missing_tokens(record.asked, wanted=tokens),
         "traces": traces,
         "judges": build_judge_cards(record),

@@ -230,6 +230,21 @@ def test_a_damaged_page_is_an_error_with_the_name_of_the_file(tmp_path: Path) ->
     assert caught.value.where == str(path)
 
 
+@pytest.mark.parametrize(
+    "get", [list, lambda rows: rows[1], lambda rows: rows[1:3], lambda rows: rows[300], lambda rows: rows[-1]]
+)
+def test_text_that_is_not_utf8_is_an_error_with_the_name_of_the_file(
+    tmp_path: Path, get: Callable[[Any], Any]
+) -> None:
+    text = pa.array([b"a", *[b"\xff"] * 300]).view(pa.string())
+    parquet.write_table(pa.table({"a": text}), tmp_path / "a.parquet")
+    found = read_parquet_files({"train": [str(tmp_path / "a.parquet")]})
+    assert found is not None
+    with pytest.raises(DatasetError, match="cannot read the data file: 'utf-8' codec") as caught:
+        get(found["train"]._rows)
+    assert caught.value.where == str(tmp_path / "a.parquet")
+
+
 def test_no_parquet_file_is_left_to_the_library(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_text("not a Parquet file")
     assert read(tmp_path / "a.parquet") is None

@@ -117,7 +117,7 @@ class ParquetRows(Sequence[Mapping[str, Any]]):
         position = range(len(self))[index]
         if position < _MAX_LIST_ROWS and self._stamps not in _TABLES:  # often only a row at the start is read
             return next(islice(self, position, None))
-        return self._load_table().slice(position, 1).to_pylist()[0]
+        return self._to_rows(self._load_table().slice(position, 1))[0]
 
     def read_rows(self, positions: Sequence[int]) -> list[Mapping[str, Any]]:
         """Read rows together."""
@@ -128,7 +128,13 @@ class ParquetRows(Sequence[Mapping[str, Any]]):
         # `pyarrow.array` of a list imports pandas
         buffer = pyarrow.py_buffer(array("q", positions))
         chosen = pyarrow.Array.from_buffers(pyarrow.int64(), len(positions), [None, buffer])
-        rows: list[Mapping[str, Any]] = self._load_table().take(chosen).to_pylist()
+        return self._to_rows(self._load_table().take(chosen))
+
+    def _to_rows(self, table: Any) -> list[Mapping[str, Any]]:
+        try:
+            rows: list[Mapping[str, Any]] = table.to_pylist()
+        except ValueError as error:  # text that is not UTF-8
+            raise _build_read_error(", ".join(path for path, _, _ in self._stamps), error) from None
         return rows
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
@@ -170,14 +176,14 @@ def read_parquet_files(files: Mapping[str, Sequence[str]]) -> dict[str, Rows] | 
 def read_parquet_splits(config: ParquetConfig) -> dict[str, Rows] | None:
     """Return the rows of a dataset by split, or None if they may differ from those of the `datasets` library."""
     try:
-        import pyarrow.parquet  # noqa: F401
+        import pyarrow.parquet
     except ImportError:
         return None
     splits, types = {}, None
     for split, paths in config.files.items():
         try:
             footers = [_read_footer(_find_stamp(path)) for path in paths]
-        except (OSError, ValueError):  # the library reports unreadable files
+        except (OSError, ValueError, pyarrow.ArrowException):  # the library reports unreadable files
             return None
         rows, size = sum(footer.rows for footer in footers), sum(footer.size_bytes for footer in footers)
         if not rows or size > _MAX_SPLIT_BYTES:
@@ -243,8 +249,12 @@ def _open_parquet(stamp: Stamp) -> Iterator[Any]:
         with pyarrow.parquet.ParquetFile(stamp[0]) as file:
             yield file
     except (OSError, ValueError, pyarrow.ArrowException) as error:  # damaged pages, or text that is not UTF-8
-        first_line = str(error).partition("\n")[0]
-        raise DatasetError(f"cannot read the data file: {first_line}", where=stamp[0]) from None
+        raise _build_read_error(stamp[0], error) from None
+
+
+def _build_read_error(where: str, error: Exception) -> DatasetError:
+    first_line = str(error).partition("\n")[0]
+    return DatasetError(f"cannot read the data file: {first_line}", where=where)
 
 
 def _check_unchanged(stamp: Stamp) -> None:

@@ -217,6 +217,23 @@ def test_a_change_of_the_file_during_the_run_is_an_error(tmp_path: Path) -> None
         list(changed)
 
 
+@pytest.mark.parametrize("replaces", [False, True])
+def test_a_change_of_the_file_while_it_is_read_is_an_error(tmp_path: Path, replaces: bool) -> None:
+    """The rows of the old and the new file would be mixed."""
+    path, other = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    for file, text in ((path, "old"), (other, "new")):
+        parquet.write_table(pa.table({"a": [text] * 4000}), file, row_group_size=1024)
+    rows = iter(read(path) or ())
+    assert next(rows)["a"] == "old"
+    if replaces:
+        other.replace(path)
+    else:
+        path.write_bytes(other.read_bytes())
+    os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))  # also if the clock of the file system is coarse
+    with pytest.raises(DatasetError, match="changed during the run"):
+        list(rows)
+
+
 def test_a_damaged_page_is_an_error_with_the_name_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     parquet.write_table(pa.table({"a": ["word " * 50] * 100}), path, compression="zstd", use_dictionary=False)

@@ -142,6 +142,7 @@ class ParquetRows(Sequence[Mapping[str, Any]]):
         for stamp in self._stamps:
             with _open_parquet(stamp) as file:
                 for batch in file.iter_batches(batch_size=size, use_threads=False):
+                    _check_unchanged(stamp)
                     for start in range(0, batch.num_rows, _MAX_LIST_ROWS):
                         yield from batch.slice(start, _MAX_LIST_ROWS).to_pylist()
 
@@ -159,6 +160,7 @@ class ParquetRows(Sequence[Mapping[str, Any]]):
         for stamp in self._stamps:
             with _open_parquet(stamp) as file:
                 tables.append(file.read())
+                _check_unchanged(stamp)
         return pyarrow.concat_tables(tables, promote_options="default")
 
 

@@ -217,6 +217,25 @@ def test_a_change_of_the_file_during_the_run_is_an_error(tmp_path: Path) -> None
         list(changed)
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()])
+def test_repeated_texts_are_in_memory_once(tmp_path: Path, kind: Any) -> None:
+    texts = [f"{number % 7} ".encode() + b"word " * 2000 for number in range(3000)]
+    contexts = pa.array(texts, pa.binary()).cast(kind)
+    columns = {"context": contexts, "nested": [[{"text": "a"}, {"text": "b"}]] * 3000, "number": range(3000)}
+    with_dictionary = write(tmp_path / "a.parquet", columns)
+    without = tmp_path / "b.parquet"
+    table = parquet.read_table(with_dictionary)
+    parquet.write_table(table.slice(0, 500), without, use_dictionary=False)
+    found = read_parquet_files({"train": [str(with_dictionary), str(without)]})
+    assert found is not None
+    rows: Any = found["train"]._rows
+    expected = [*table.to_pylist(), *table.slice(0, 500).to_pylist()]
+    chosen = [3400, 0, 2999, 3000, 5]
+    assert rows.read_rows(chosen) == [expected[number] for number in chosen]
+    assert rows[3100] == expected[3100]
+    assert rows._load_table().nbytes < 2_000_000  # 30 MB in the rows
+
+
 @pytest.mark.parametrize("replaces", [False, True])
 def test_a_change_of_the_file_while_it_is_read_is_an_error(tmp_path: Path, replaces: bool) -> None:
     """The rows of the old and the new file would be mixed."""

@@ -156,9 +156,11 @@ class ParquetRows(Sequence[Mapping[str, Any]]):
     def _read_table(self) -> Any:
         import pyarrow
 
+        # repeated texts stay references to a dictionary, as in the file
+        texts = sorted({name for stamp in self._stamps for name in _read_footer(stamp).dictionary_columns})
         tables = []
         for stamp in self._stamps:
-            with _open_parquet(stamp) as file:
+            with _open_parquet(stamp, read_dictionary=texts) as file:
                 tables.append(file.read())
                 _check_unchanged(stamp)
         return pyarrow.concat_tables(tables, promote_options="default")
@@ -216,7 +218,7 @@ def _is_described(config: ParquetConfig, types: Mapping[str, Any], splits: Mappi
 class _Footer:
     """What the end of a Parquet file tells."""
 
-    __slots__ = ("rows", "size_bytes", "stamp", "types")
+    __slots__ = ("dictionary_columns", "rows", "size_bytes", "stamp", "types")
 
     def __init__(self, stamp: Stamp) -> None:
         import pyarrow.parquet
@@ -229,7 +231,26 @@ class _Footer:
         self.types = _describe_schema(file.schema_arrow)
         """The types of the columns by name; None if the library reads other values than those in the file."""
 
+        self.dictionary_columns = _find_dictionary_columns(file)
+        """The columns of texts that the file stores as references to a dictionary, at least at its start."""
+
         file.close()
+
+
+def _find_dictionary_columns(file: Any) -> list[str]:
+    if not file.metadata.num_row_groups:
+        return []
+    group, names = file.metadata.row_group(0), set(file.schema_arrow.names)
+    found = []
+    for number in range(file.metadata.num_columns):
+        column, described = group.column(number), file.metadata.schema.column(number)
+        is_text = described.physical_type == "BYTE_ARRAY" and described.logical_type.type in (
+            "STRING",
+            "NONE",
+        )
+        if is_text and column.has_dictionary_page and described.path in names:
+            found.append(described.path)
+    return found
 
 
 @lru_cache(maxsize=1024)
@@ -243,12 +264,12 @@ def _find_stamp(path: Path) -> Stamp:
 
 
 @contextmanager
-def _open_parquet(stamp: Stamp) -> Iterator[Any]:
+def _open_parquet(stamp: Stamp, read_dictionary: Sequence[str] = ()) -> Iterator[Any]:
     import pyarrow.parquet
 
     _check_unchanged(stamp)
     try:
-        with pyarrow.parquet.ParquetFile(stamp[0]) as file:
+        with pyarrow.parquet.ParquetFile(stamp[0], read_dictionary=list(read_dictionary)) as file:
             yield file
     except (OSError, ValueError, pyarrow.ArrowException) as error:  # damaged pages, or text that is not UTF-8
         raise _build_read_error(stamp[0], error) from None

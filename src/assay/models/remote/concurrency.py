@@ -59,7 +59,7 @@ _REJECTIONS_OF_A_RATE_LIMIT = 3
 
 _REJECTION_TIMES_TO_WAIT = 4
 _MIN_PROBE_WAIT_S = 0.005
-"""A call after a pause counts as accepted if it is not rejected within so many times the average time, and this."""
+"""A call after a pause counts as accepted if it is not rejected within this multiple of the average time, plus the minimum."""
 
 _SHARE_WEIGHT = 1 / 16
 _MIN_ACCEPTED_SHARE = 0.75

@@ -155,7 +155,7 @@ class TokenBounds:
         )
 
     def compute_plain(self, prompt_tokens: int, output_tokens: int | None, characters: int = 0) -> TokenBound:
-        """Return the bound of a call without a chat template, whose prompt has at most so many tokens."""
+        """Return the bound of a call without a chat template, whose prompt has at most `prompt_tokens`."""
         return TokenBound(
             prompt_tokens + self._prompt_excess,
             self._bound_output(output_tokens),

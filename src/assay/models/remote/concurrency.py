@@ -198,6 +198,7 @@ class ConcurrencyLimiter:
         except asyncio.CancelledError:
             if waiter.started:  # the slot was assigned at the same moment
                 self.in_flight -= 1
+                self.rate_limit.cancel(waiter.reservation)
                 self._start_next()
             else:
                 self.withdraw_waiter(waiter)
@@ -218,7 +219,10 @@ class ConcurrencyLimiter:
     def withdraw_waiter(self, waiter: Waiter) -> None:
         """Remove a waiter that has not started."""
         if waiter in self._queue:
+            is_first = self._queue[0] is waiter
             self._queue.remove(waiter)
+            if is_first:  # the next one may need fewer tokens
+                self._start_next()
 
     def _start_next(self) -> None:
         """Start waiters while there are slots and the rate limit allows it."""

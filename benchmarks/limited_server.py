@@ -5,7 +5,7 @@
 Modes: `queue` (more calls wait), `busy` (429), `retry_after` (429 with `Retry-After: 1`), `connections` (further connections
 are closed, and open ones after their answer if the limit falls), `window` (`limit` calls in each period, then 429), `window_retry_after` (with `Retry-After`: the rest of the
 period, in whole seconds), `tokens` (calls of different length; 429 if a call exceeds `limit` tokens in any window that ends
-with it, counted when calls arrive or when they end). `--changes` sets other limits after so many seconds from the first call.
+with it, counted when calls arrive or when they end). `--changes` sets other limits at times in seconds from the first call.
 `GET /v1/statistics` returns the times of all answers, the starts of all periods, the tokens used and the number of rejections.
 """
 

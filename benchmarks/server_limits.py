@@ -48,7 +48,7 @@ class Case:
     """Multiple of `--seconds`: long periods need longer runs."""
 
     changes: tuple[tuple[float, int], ...] = ()
-    """Other limits after so many seconds."""
+    """Other limits, by the seconds from the first call."""
 
     ends_after_s: float = 0.0
     """The duration of a run with changes."""

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from assay.core.errors import InvalidOption, MissingPackage
 from assay.core.installation import assay_version, format_install_command
-from assay_compat.evaluation_server.job_scheduler import JobScheduler
+from assay_compat.evaluation_server.job_scheduler import JobScheduler, QueueFull
 from assay_compat.evaluation_server.protocol import (
     EvaluateRequest,
     HealthResponse,
@@ -41,7 +41,6 @@ __all__ = ["build_app", "launch_server", "open_socket", "serve"]
 
 _REQUIRED_PACKAGES = ("starlette", "uvicorn")
 _MAX_BODY_BYTES = 1024 * 1024
-_LOOPBACK_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
 
 ENDPOINTS = {
     ("GET", "/health"): "State of the server.",
@@ -163,7 +162,7 @@ def build_app(args: ServerArgs | None = None) -> Any:
         for (method, path), handler in endpoints.list_handlers().items()
     ]
     app = Starlette(routes=_merge_methods(routes), lifespan=run_scheduler, exception_handlers=dict(handlers))
-    return _OriginCheck(app, only_loopback=args.host in _LOOPBACK_NAMES)
+    return _OriginCheck(app, only_loopback=_is_loopback(args.host))
 
 
 def _merge_methods(routes: list[Any]) -> list[Any]:
@@ -219,7 +218,10 @@ class _Endpoints:
 
     async def submit_job(self, request: Any) -> Any:
         body = await _read_body(request)
-        job_id, position = await self.scheduler.add_job(EvaluateRequest.from_body(body))
+        try:
+            job_id, position = await self.scheduler.add_job(EvaluateRequest.from_body(body))
+        except QueueFull as error:
+            return _answer_error(503, str(error))
         unknown = EvaluateRequest.list_unknown(body)
         ignored = f"; unknown fields without effect: {', '.join(unknown)}" if unknown else ""
         message = f"Job queued successfully. Position in queue: {position}{ignored}"
@@ -316,14 +318,18 @@ async def _read_body(request: Any) -> Any:
 
     A page of another site cannot send JSON without asking first, and the server allows none.
     """
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > _MAX_BODY_BYTES:
-            from starlette.exceptions import HTTPException
+    from starlette.exceptions import HTTPException
+    from starlette.requests import ClientDisconnect
 
-            raise HTTPException(413, f"a request has at most {_MAX_BODY_BYTES} bytes")
-        parts.append(part)
+    parts, size = [], 0
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size > _MAX_BODY_BYTES:
+                raise HTTPException(413, f"a request has at most {_MAX_BODY_BYTES} bytes")
+            parts.append(part)
+    except ClientDisconnect:
+        raise HTTPException(400, "the request ended before its body was complete") from None
     text = b"".join(parts).decode("utf-8", "replace")
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if not text:
@@ -331,23 +337,32 @@ async def _read_body(request: Any) -> Any:
     if kind != "application/json":
         return text
     try:
-        return json.loads(text)
+        value = json.loads(text)
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()  # responses contain parts of it
+        return value
     except json.JSONDecodeError as error:
-        raise InvalidBody(
-            [
-                {
-                    "type": "json_invalid",
-                    "loc": ["body", error.pos],
-                    "msg": "JSON decode error",
-                    "input": {},
-                    "ctx": {"error": error.msg},
-                }
-            ]
-        ) from None
+        raise _build_json_error(error.pos, error.msg) from None
+    except UnicodeEncodeError:
+        raise _build_json_error(0, "a text has half of a surrogate pair") from None
+    except ValueError:
+        raise _build_json_error(0, "a number is not finite or too long") from None
     except RecursionError:
-        raise InvalidBody(
-            [{"type": "json_invalid", "loc": ["body", 0], "msg": "JSON decode error", "input": {}}]
-        ) from None
+        raise _build_json_error(0, "the value is nested too deeply") from None
+
+
+def _build_json_error(position: int, message: str) -> InvalidBody:
+    place = ["body", position]
+    return InvalidBody(
+        [
+            {
+                "type": "json_invalid",
+                "loc": place,
+                "msg": "JSON decode error",
+                "input": {},
+                "ctx": {"error": message},
+            }
+        ]
+    )
 
 
 def _answer(record: Record) -> Any:
@@ -378,7 +393,7 @@ class _OriginCheck:
     def _find_refusal(self, scope: Any) -> Any:
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
         host = headers.get(b"host", "")
-        if self._only_loopback and urlsplit(f"//{host}").hostname not in _LOOPBACK_NAMES:
+        if self._only_loopback and not _is_loopback(_read_host_name(host)):
             return _answer_error(421, "Unknown host name. Use 127.0.0.1 or localhost.")
         origin = headers.get(b"origin")
         if headers.get(b"sec-fetch-site", "same-origin") not in ("same-origin", "none") or (
@@ -386,6 +401,22 @@ class _OriginCheck:
         ):
             return _answer_error(403, "Requests of web pages of other sites are refused.")
         return None
+
+
+def _read_host_name(header: str) -> str:
+    """Return the name in a `Host` header; empty if it is malformed."""
+    try:
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether a name or an address is one of this machine only."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _format_docs() -> str:

@@ -33,19 +33,19 @@ class JobFailed(Exception):
 
 
 def build_arguments(request: EvaluateRequest) -> list[str]:
-    """Return the arguments of `lmms-eval` for a request."""
-    words = ["--model", request.model, "--tasks", ",".join(request.tasks)]
+    """Return the arguments of `lmms-eval` for a request. No value can be read as another flag."""
+    values = {"model": request.model, "tasks": ",".join(request.tasks)}
     if request.model_args:
-        words += ["--model_args", json.dumps(request.model_args)]
+        values["model_args"] = json.dumps(request.model_args)
     for name in ("batch_size", "limit", "gen_kwargs", "device"):
         if value := getattr(request, name):
-            words += [f"--{name}", str(value)]
+            values[name] = str(value)
     if request.num_fewshot is not None:
-        words += ["--num_fewshot", str(request.num_fewshot)]
+        values["num_fewshot"] = str(request.num_fewshot)
     if request.output_dir:
-        words += ["--output_path", request.output_dir]
-    words += [f"--{name}" for name in ("log_samples", "predict_only") if getattr(request, name)]
-    return words
+        values["output_path"] = request.output_dir
+    flags = [f"--{name}" for name in ("log_samples", "predict_only") if getattr(request, name)]
+    return [*(f"--{name}={value}" for name, value in values.items()), *flags]
 
 
 async def run_job(request: EvaluateRequest, *, temp_dir_prefix: str) -> dict[str, Any]:

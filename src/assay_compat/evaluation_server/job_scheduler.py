@@ -12,10 +12,15 @@ from typing import Any
 from assay_compat.evaluation_server.job_process import JobFailed, run_job
 from assay_compat.evaluation_server.protocol import EvaluateRequest, JobInfo, JobStatus
 
-__all__ = ["JobScheduler"]
+__all__ = ["JobScheduler", "QueueFull"]
 
 _LOG = logging.getLogger(__name__)
+_MAX_QUEUED_JOBS = 1000
 _FINISHED = frozenset((JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED))
+
+
+class QueueFull(Exception):
+    """Too many jobs wait."""
 
 
 class JobScheduler:
@@ -58,8 +63,14 @@ class JobScheduler:
         return self._current
 
     async def add_job(self, request: EvaluateRequest) -> tuple[str, int]:
-        """Add a job; return its id and the number of jobs that wait before it."""
+        """Add a job; return its id and the number of jobs that wait before it.
+
+        Raises:
+            QueueFull: `_MAX_QUEUED_JOBS` jobs wait.
+        """
         position = self.queue_size
+        if position >= _MAX_QUEUED_JOBS:
+            raise QueueFull(f"{position} jobs wait, which is the largest number. Submit the job again later")
         job = JobInfo(
             job_id=str(uuid.uuid4()),
             status=JobStatus.QUEUED,
@@ -92,6 +103,7 @@ class JobScheduler:
         if job.status in _FINISHED:
             return False, "Job already finished or cancelled"
         self._finish(job, JobStatus.CANCELLED)
+        await self.cleanup_old_jobs()
         return True, f"Job {job_id} cancelled"
 
     async def get_queue_stats(self) -> dict[str, Any]:

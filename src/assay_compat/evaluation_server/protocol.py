@@ -85,9 +85,12 @@ def _to_integer(value: Any) -> int:
 def _to_number(value: Any) -> float:
     if isinstance(value, str):
         try:
-            return float(value)
+            number = float(value)
         except ValueError:
             raise _mismatch("float_parsing", "number, unable to parse string as a number") from None
+        if not math.isfinite(number):
+            raise _Mismatch(("finite_number", "Input should be a finite number", ()))
+        return number
     if not isinstance(value, (int, float)):
         raise _mismatch("float_type", "number")
     return float(value)

@@ -17,6 +17,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from assay.core.errors import InvalidOption
+from assay_compat.evaluation_server import job_scheduler
 from assay_compat.evaluation_server.client import AsyncEvalClient, EvalClient, HTTPStatusError
 from assay_compat.evaluation_server.http_server import build_app, launch_server, open_socket
 from assay_compat.evaluation_server.launch import prepare_server_args
@@ -144,6 +145,76 @@ def test_web_pages_of_other_sites_are_refused(url: str) -> None:
 def test_a_body_has_a_largest_size(url: str) -> None:
     status, answer = send(url, "POST", "/evaluate", b" " * (1024 * 1024 + 1))
     assert status == 413 and "at most" in answer["detail"]
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        (b'"limit": NaN', "finite"),
+        (b'"num_gpus": 1e999', "finite"),
+        (b'"model_args": {"a": -Infinity}', "finite"),
+        (b'"limit": ' + b"9" * 5000, "too long"),
+        (b'"device": "\\ud800"', "surrogate"),
+        (b'"other\\ud800": 1', "surrogate"),
+        (b'"model_args": {"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested"),
+    ],
+)
+def test_values_that_a_response_cannot_contain_are_errors(url: str, values: bytes, why: str) -> None:
+    status, answer = send(url, "POST", "/evaluate", b'{"model": "m", "tasks": ["t"], ' + values + b"}")
+    assert (status, answer["detail"][0]["type"]) == (422, "json_invalid")
+    assert why in answer["detail"][0]["ctx"]["error"]
+
+
+def test_an_infinite_limit_is_an_error(url: str) -> None:
+    status, answer = send(url, "POST", "/evaluate", {"model": "m", "tasks": ["t"], "limit": "inf"})
+    assert status == 422
+    assert answer["detail"][-1]["type"] == "finite_number"
+
+
+def test_a_full_queue_is_an_error(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_scheduler, "_MAX_QUEUED_JOBS", 0)
+    status, answer = send(url, "POST", "/evaluate", {"model": "m", "tasks": ["t"]})
+    assert status == 503
+    assert "jobs wait" in answer["detail"]
+
+
+@pytest.mark.parametrize(
+    ("listens", "host", "status"),
+    [
+        ("localhost", "127.0.0.1:1", 200),
+        ("localhost", "[::1]:1", 200),
+        ("localhost", "[", 421),
+        ("localhost", "", 421),
+        ("127.0.0.2", "127.0.0.2:1", 200),
+        ("127.0.0.2", "rebound.example:1", 421),
+        ("0.0.0.0", "machine.example:1", 200),
+    ],
+)
+def test_a_loopback_address_has_no_other_host_names(listens: str, host: str, status: int) -> None:
+    assert call(ServerArgs(host=listens), "GET", "/health", host=host.encode()) == status
+
+
+def test_a_client_that_leaves_while_it_sends_is_no_crash() -> None:
+    assert call(ServerArgs(), "POST", "/evaluate", host=b"localhost") == 400
+
+
+def call(args: ServerArgs, method: str, path: str, **headers: bytes) -> int:
+    """Return the status of the answer to a client that leaves before it sends a body."""
+
+    async def ask() -> int:
+        sent: list[Any] = []
+
+        async def keep(message: Any) -> None:
+            sent.append(message)
+
+        async def leave() -> Any:
+            return {"type": "http.disconnect"}
+
+        named = [(name.encode(), value) for name, value in headers.items()]
+        await build_app(args)({"type": "http", "method": method, "path": path, "headers": named}, leave, keep)
+        return int(sent[0]["status"])
+
+    return asyncio.run(ask())
 
 
 def test_descriptions_of_the_endpoints(url: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from assay_compat.commands.lmms_eval import translate_command
 from assay_compat.evaluation_server import job_process
 from assay_compat.evaluation_server.job_process import JobFailed, build_arguments, run_job
 from assay_compat.evaluation_server.protocol import EvaluateRequest
@@ -25,16 +26,26 @@ def test_arguments() -> None:
         device="cpu", limit=0.5, gen_kwargs="temperature=0", predict_only=True, output_dir="out",
     )  # fmt: skip
     assert build_arguments(request) == [
-        "--model", "hf", "--tasks", "a,b", "--model_args", '{"pretrained": "x,y", "flag": true}', "--batch_size", "auto",
-        "--limit", "0.5", "--gen_kwargs", "temperature=0", "--device", "cpu", "--num_fewshot", "0", "--output_path", "out",
+        "--model=hf", "--tasks=a,b", '--model_args={"pretrained": "x,y", "flag": true}', "--batch_size=auto",
+        "--limit=0.5", "--gen_kwargs=temperature=0", "--device=cpu", "--num_fewshot=0", "--output_path=out",
         "--log_samples", "--predict_only",
     ]  # fmt: skip
     assert build_arguments(EvaluateRequest(model="m", tasks=["t"], limit=0, log_samples=False)) == [
-        "--model",
-        "m",
-        "--tasks",
-        "t",
+        "--model=m",
+        "--tasks=t",
     ]
+
+
+def test_values_are_no_flags() -> None:
+    flag = "--include_path=elsewhere"
+    request = EvaluateRequest(
+        model="-m", tasks=[flag], batch_size=flag, gen_kwargs=flag, device=flag, limit=-3
+    )
+    translated = translate_command(build_arguments(request))
+    given = translated.given
+    assert "include_path" not in given
+    assert (given["model"], given["limit"]) == ("-m", "-3")
+    assert {given[name] for name in ("tasks", "batch_size", "gen_kwargs", "device")} == {flag}
 
 
 def test_job_is_a_run_of_assay_with_the_files_of_the_harness(workspace: Path) -> None:

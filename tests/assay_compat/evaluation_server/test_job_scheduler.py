@@ -9,7 +9,7 @@ import pytest
 
 from assay_compat.evaluation_server import job_scheduler
 from assay_compat.evaluation_server.job_process import JobFailed
-from assay_compat.evaluation_server.job_scheduler import JobScheduler
+from assay_compat.evaluation_server.job_scheduler import JobScheduler, QueueFull
 from assay_compat.evaluation_server.protocol import EvaluateRequest, JobStatus
 
 
@@ -141,5 +141,31 @@ def test_stopping_the_scheduler_stops_the_job(runner: Runner) -> None:
         await wait_until_running(scheduler)
         await scheduler.stop()
         assert runner.stopped
+
+    asyncio.run(check())
+
+
+def test_the_queue_has_a_largest_length(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check() -> None:
+        scheduler = JobScheduler()  # not started, so that all jobs wait
+        waiting = [await add(scheduler, "m") for _ in range(2)]
+        with pytest.raises(QueueFull, match="2 jobs wait"):
+            await add(scheduler, "m")
+        await scheduler.cancel_job(waiting[0])
+        assert await add(scheduler, "m")
+
+    monkeypatch.setattr(job_scheduler, "_MAX_QUEUED_JOBS", 2)
+    asyncio.run(check())
+
+
+def test_cancelled_jobs_are_forgotten_while_another_one_runs(runner: Runner) -> None:
+    async def check() -> None:
+        scheduler = JobScheduler(max_completed_jobs=2)
+        cancelled = [await add(scheduler, "m") for _ in range(5)]
+        for job_id in cancelled:
+            assert (await scheduler.cancel_job(job_id))[0]
+        assert [await scheduler.get_job(job_id) is not None for job_id in cancelled] == [False] * 3 + [
+            True
+        ] * 2
 
     asyncio.run(check())

@@ -12,6 +12,7 @@ from tests.models.remote.simulated_server import SimulatedServer
 
 from assay.models.remote import concurrency
 from assay.models.remote.concurrency import CallResult, ConcurrencyLimiter
+from assay.models.remote.rate_limits import RateLimit
 
 
 async def rounds(gate: ConcurrencyLimiter, count: int, seconds: float = 0.01) -> None:
@@ -229,6 +230,25 @@ def test_calls_never_exceed_the_limit_and_all_are_started() -> None:
 
         await asyncio.gather(*[call() for _ in range(60)])
         assert (most, done, gate.in_flight) == (5, 60, 0)
+
+    asyncio.run(go())
+
+
+def test_a_call_does_not_wait_for_the_tokens_of_a_cancelled_one() -> None:
+    class Budget(RateLimit):
+        def wait_s(self, tokens: int) -> float:
+            return 60.0 if tokens > 100 else 0.0
+
+    async def go() -> None:
+        gate = ConcurrencyLimiter(8, Budget())
+        large = asyncio.create_task(gate.acquire(500))
+        small = asyncio.create_task(gate.acquire(50))
+        await asyncio.sleep(0)
+        assert gate.queued == 2
+        large.cancel()
+        async with asyncio.timeout(5):
+            await small
+        assert (gate.queued, gate.in_flight) == (0, 1)
 
     asyncio.run(go())
 

@@ -83,6 +83,19 @@ def test_tokens_that_the_server_adds_are_learned() -> None:
     assert bounds.compute(chat("hi"), 10) == again
 
 
+def test_concurrent_replies_teach_the_same_excess_once() -> None:
+    bounds = TokenBounds("m")
+    sent = [bounds.compute(chat("hi"), 10) for _ in range(8)]
+    for bound in sent:
+        bounds.learn(bound, Usage(bound.prompt + 2000, 15))
+    again = bounds.compute(chat("hi"), 10)
+    assert (again.prompt, again.output) == (sent[0].prompt + 2000, 15)
+    plain = [bounds.compute_plain(50, 10) for _ in range(2)]
+    for bound in plain:
+        bounds.learn(bound, Usage(bound.prompt + 7, 18))
+    assert (bounds.compute_plain(50, 10).prompt, bounds.compute_plain(50, 10).output) == (2057, 18)
+
+
 def test_an_answer_without_a_limit_reserves_the_longest_one() -> None:
     bounds = TokenBounds("m")
     assert bounds.compute(chat("hi"), None).output == 16_384

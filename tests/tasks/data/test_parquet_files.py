@@ -217,6 +217,42 @@ def test_a_change_of_the_file_during_the_run_is_an_error(tmp_path: Path) -> None
         list(changed)
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()])
+def test_repeated_texts_are_in_memory_once(tmp_path: Path, kind: Any) -> None:
+    texts = [f"{number % 7} ".encode() + b"word " * 2000 for number in range(3000)]
+    contexts = pa.array(texts, pa.binary()).cast(kind)
+    columns = {"context": contexts, "nested": [[{"text": "a"}, {"text": "b"}]] * 3000, "number": range(3000)}
+    with_dictionary = write(tmp_path / "a.parquet", columns)
+    without = tmp_path / "b.parquet"
+    table = parquet.read_table(with_dictionary)
+    parquet.write_table(table.slice(0, 500), without, use_dictionary=False)
+    found = read_parquet_files({"train": [str(with_dictionary), str(without)]})
+    assert found is not None
+    rows: Any = found["train"]._rows
+    expected = [*table.to_pylist(), *table.slice(0, 500).to_pylist()]
+    chosen = [3400, 0, 2999, 3000, 5]
+    assert rows.read_rows(chosen) == [expected[number] for number in chosen]
+    assert rows[3100] == expected[3100]
+    assert rows._load_table().nbytes < 2_000_000  # 30 MB in the rows
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+def test_a_change_of_the_file_while_it_is_read_is_an_error(tmp_path: Path, replaces: bool) -> None:
+    """The rows of the old and the new file would be mixed."""
+    path, other = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    for file, text in ((path, "old"), (other, "new")):
+        parquet.write_table(pa.table({"a": [text] * 4000}), file, row_group_size=1024)
+    rows = iter(read(path) or ())
+    assert next(rows)["a"] == "old"
+    if replaces:
+        other.replace(path)
+    else:
+        path.write_bytes(other.read_bytes())
+    os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))  # also if the clock of the file system is coarse
+    with pytest.raises(DatasetError, match="changed during the run"):
+        list(rows)
+
+
 def test_a_damaged_page_is_an_error_with_the_name_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     parquet.write_table(pa.table({"a": ["word " * 50] * 100}), path, compression="zstd", use_dictionary=False)
@@ -228,6 +264,21 @@ def test_a_damaged_page_is_an_error_with_the_name_of_the_file(tmp_path: Path) ->
     with pytest.raises(DatasetError, match="cannot read the data file") as caught:
         list(rows)
     assert caught.value.where == str(path)
+
+
+@pytest.mark.parametrize(
+    "get", [list, lambda rows: rows[1], lambda rows: rows[1:3], lambda rows: rows[300], lambda rows: rows[-1]]
+)
+def test_text_that_is_not_utf8_is_an_error_with_the_name_of_the_file(
+    tmp_path: Path, get: Callable[[Any], Any]
+) -> None:
+    text = pa.array([b"a", *[b"\xff"] * 300]).view(pa.string())
+    parquet.write_table(pa.table({"a": text}), tmp_path / "a.parquet")
+    found = read_parquet_files({"train": [str(tmp_path / "a.parquet")]})
+    assert found is not None
+    with pytest.raises(DatasetError, match="cannot read the data file: 'utf-8' codec") as caught:
+        get(found["train"]._rows)
+    assert caught.value.where == str(tmp_path / "a.parquet")
 
 
 def test_no_parquet_file_is_left_to_the_library(tmp_path: Path) -> None:

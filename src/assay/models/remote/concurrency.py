@@ -59,7 +59,7 @@ _REJECTIONS_OF_A_RATE_LIMIT = 3
 
 _REJECTION_TIMES_TO_WAIT = 4
 _MIN_PROBE_WAIT_S = 0.005
-"""A call after a pause counts as accepted if it is not rejected within so many times the average time, and this."""
+"""A call after a pause counts as accepted if it is not rejected within this multiple of the average time, plus the minimum."""
 
 _SHARE_WEIGHT = 1 / 16
 _MIN_ACCEPTED_SHARE = 0.75
@@ -198,6 +198,7 @@ class ConcurrencyLimiter:
         except asyncio.CancelledError:
             if waiter.started:  # the slot was assigned at the same moment
                 self.in_flight -= 1
+                self.rate_limit.cancel(waiter.reservation)
                 self._start_next()
             else:
                 self.withdraw_waiter(waiter)
@@ -218,7 +219,10 @@ class ConcurrencyLimiter:
     def withdraw_waiter(self, waiter: Waiter) -> None:
         """Remove a waiter that has not started."""
         if waiter in self._queue:
+            is_first = self._queue[0] is waiter
             self._queue.remove(waiter)
+            if is_first:  # the next one may need fewer tokens
+                self._start_next()
 
     def _start_next(self) -> None:
         """Start waiters while there are slots and the rate limit allows it."""

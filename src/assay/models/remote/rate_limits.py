@@ -2,7 +2,7 @@
 
     limit = get_rate_limit("https://api.example.com")
     limit.set_limits(rpm=None, tpm=60_000)
-    limit.wait_s(tokens)                       # seconds until a call that needs at most so many tokens may be sent
+    limit.wait_s(tokens)                       # seconds until a call that uses at most `tokens` may be sent
     reservation = limit.take(tokens)           # the call is being sent
     limit.settle(reservation, used)            # the reply reports its tokens: the difference is returned
 
@@ -89,7 +89,7 @@ _PROBES_OF_AN_INTERVAL = 8
 """By how many probes the interval in which the period may end is divided, so that it is smaller next time."""
 
 _VERIFICATION_INTERVAL = 4
-"""Of so many periods, one is also probed long before its end, in case the server no longer counts in periods."""
+"""One in this number of periods is also probed long before its end, in case the server no longer counts in periods."""
 
 _POLL_INTERVAL_S = 0.1
 """How often calls look for tokens that other models of the server return."""
@@ -307,7 +307,7 @@ class _PeriodEstimate:
         return None
 
     def begin(self, sent_at: float, rejected_at: float, pauses: int) -> bool:
-        """Begin a period with a call that was accepted after so many pauses; `rejected_at`: the last rejection before it.
+        """Begin a period with a call that was accepted after `pauses`; `rejected_at`: the last rejection before it.
 
         Returns whether the quota may be larger than expected, because calls were accepted again before the period ended.
         """
@@ -393,7 +393,7 @@ class RateLimit:
         self._paused_until = max(self._paused_until, time.monotonic() + seconds)
 
     def count_accepted(self, seconds: float = 0.0) -> None:
-        """Count a call that the server accepted and answered in so many seconds; try a higher rate than the learned one."""
+        """Count a call that the server accepted and answered within `seconds`; try a higher rate than the learned one."""
         now = time.monotonic()
         if self._pauses and now - seconds >= self._rejected_at:  # sent after the rejections, not before them
             self.resume(now - seconds)

@@ -66,6 +66,9 @@ class TokenBound:
     media: tuple[str, float] = ("", 0.0)
     """The only kind of media in the prompt and its amount: parts, seconds or bytes."""
 
+    learned: tuple[int, int] = (0, 0)
+    """Tokens of the prompt and of the output that earlier replies added."""
+
     @property
     def total(self) -> int:
         """The tokens to reserve."""
@@ -148,27 +151,30 @@ class TokenBounds:
             self._bound_output(output_tokens),
             sum(map(len, texts)),
             next(iter(amounts.items())) if len(amounts) == 1 else ("", 0.0),
+            (self._prompt_excess, self._output_excess),
         )
 
     def compute_plain(self, prompt_tokens: int, output_tokens: int | None, characters: int = 0) -> TokenBound:
-        """Return the bound of a call without a chat template, whose prompt has at most so many tokens."""
-        return TokenBound(prompt_tokens + self._prompt_excess, self._bound_output(output_tokens), characters)
+        """Return the bound of a call without a chat template, whose prompt has at most `prompt_tokens`."""
+        return TokenBound(
+            prompt_tokens + self._prompt_excess,
+            self._bound_output(output_tokens),
+            characters,
+            learned=(self._prompt_excess, self._output_excess),
+        )
 
     def learn(self, bound: TokenBound, usage: Usage | None) -> None:
-        """Learn from the reply to a call."""
+        """Learn from the reply to a call; other replies may have arrived since its bound was computed."""
         if usage is None:
             return
+        prompt_excess, output_excess = bound.learned
         kind, amount = bound.media
         if kind and amount:
             calls, most = self._seen.get(kind, (0, 0.0))
             self._seen[kind] = (calls + 1, max(most, usage.input_tokens / amount))
         else:
-            self._prompt_excess = max(
-                self._prompt_excess, usage.input_tokens - bound.prompt + self._prompt_excess
-            )
-        excess = usage.output_tokens - bound.output
-        if excess > 0:
-            self._output_excess += excess
+            self._prompt_excess = max(self._prompt_excess, usage.input_tokens - bound.prompt + prompt_excess)
+        self._output_excess = max(self._output_excess, usage.output_tokens - bound.output + output_excess)
         self._longest_output = max(self._longest_output, usage.output_tokens)
 
     def _bound_output(self, output_tokens: int | None) -> int:

@@ -117,7 +117,7 @@ class ParquetRows(Sequence[Mapping[str, Any]]):
         position = range(len(self))[index]
         if position < _MAX_LIST_ROWS and self._stamps not in _TABLES:  # often only a row at the start is read
             return next(islice(self, position, None))
-        return self._load_table().slice(position, 1).to_pylist()[0]
+        return self._to_rows(self._load_table().slice(position, 1))[0]
 
     def read_rows(self, positions: Sequence[int]) -> list[Mapping[str, Any]]:
         """Read rows together."""
@@ -128,7 +128,13 @@ class ParquetRows(Sequence[Mapping[str, Any]]):
         # `pyarrow.array` of a list imports pandas
         buffer = pyarrow.py_buffer(array("q", positions))
         chosen = pyarrow.Array.from_buffers(pyarrow.int64(), len(positions), [None, buffer])
-        rows: list[Mapping[str, Any]] = self._load_table().take(chosen).to_pylist()
+        return self._to_rows(self._load_table().take(chosen))
+
+    def _to_rows(self, table: Any) -> list[Mapping[str, Any]]:
+        try:
+            rows: list[Mapping[str, Any]] = table.to_pylist()
+        except ValueError as error:  # text that is not UTF-8
+            raise _build_read_error(", ".join(path for path, _, _ in self._stamps), error) from None
         return rows
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
@@ -136,6 +142,7 @@ class ParquetRows(Sequence[Mapping[str, Any]]):
         for stamp in self._stamps:
             with _open_parquet(stamp) as file:
                 for batch in file.iter_batches(batch_size=size, use_threads=False):
+                    _check_unchanged(stamp)
                     for start in range(0, batch.num_rows, _MAX_LIST_ROWS):
                         yield from batch.slice(start, _MAX_LIST_ROWS).to_pylist()
 
@@ -149,10 +156,13 @@ class ParquetRows(Sequence[Mapping[str, Any]]):
     def _read_table(self) -> Any:
         import pyarrow
 
+        # repeated texts stay references to a dictionary, as in the file
+        texts = sorted({name for stamp in self._stamps for name in _read_footer(stamp).dictionary_columns})
         tables = []
         for stamp in self._stamps:
-            with _open_parquet(stamp) as file:
+            with _open_parquet(stamp, read_dictionary=texts) as file:
                 tables.append(file.read())
+                _check_unchanged(stamp)
         return pyarrow.concat_tables(tables, promote_options="default")
 
 
@@ -170,14 +180,14 @@ def read_parquet_files(files: Mapping[str, Sequence[str]]) -> dict[str, Rows] | 
 def read_parquet_splits(config: ParquetConfig) -> dict[str, Rows] | None:
     """Return the rows of a dataset by split, or None if they may differ from those of the `datasets` library."""
     try:
-        import pyarrow.parquet  # noqa: F401
+        import pyarrow.parquet
     except ImportError:
         return None
     splits, types = {}, None
     for split, paths in config.files.items():
         try:
             footers = [_read_footer(_find_stamp(path)) for path in paths]
-        except (OSError, ValueError):  # the library reports unreadable files
+        except (OSError, ValueError, pyarrow.ArrowException):  # the library reports unreadable files
             return None
         rows, size = sum(footer.rows for footer in footers), sum(footer.size_bytes for footer in footers)
         if not rows or size > _MAX_SPLIT_BYTES:
@@ -208,7 +218,7 @@ def _is_described(config: ParquetConfig, types: Mapping[str, Any], splits: Mappi
 class _Footer:
     """What the end of a Parquet file tells."""
 
-    __slots__ = ("rows", "size_bytes", "stamp", "types")
+    __slots__ = ("dictionary_columns", "rows", "size_bytes", "stamp", "types")
 
     def __init__(self, stamp: Stamp) -> None:
         import pyarrow.parquet
@@ -221,7 +231,26 @@ class _Footer:
         self.types = _describe_schema(file.schema_arrow)
         """The types of the columns by name; None if the library reads other values than those in the file."""
 
+        self.dictionary_columns = _find_dictionary_columns(file)
+        """The columns of texts that the file stores as references to a dictionary, at least at its start."""
+
         file.close()
+
+
+def _find_dictionary_columns(file: Any) -> list[str]:
+    if not file.metadata.num_row_groups:
+        return []
+    group, names = file.metadata.row_group(0), set(file.schema_arrow.names)
+    found = []
+    for number in range(file.metadata.num_columns):
+        column, described = group.column(number), file.metadata.schema.column(number)
+        is_text = described.physical_type == "BYTE_ARRAY" and described.logical_type.type in (
+            "STRING",
+            "NONE",
+        )
+        if is_text and column.has_dictionary_page and described.path in names:
+            found.append(described.path)
+    return found
 
 
 @lru_cache(maxsize=1024)
@@ -235,16 +264,20 @@ def _find_stamp(path: Path) -> Stamp:
 
 
 @contextmanager
-def _open_parquet(stamp: Stamp) -> Iterator[Any]:
+def _open_parquet(stamp: Stamp, read_dictionary: Sequence[str] = ()) -> Iterator[Any]:
     import pyarrow.parquet
 
     _check_unchanged(stamp)
     try:
-        with pyarrow.parquet.ParquetFile(stamp[0]) as file:
+        with pyarrow.parquet.ParquetFile(stamp[0], read_dictionary=list(read_dictionary)) as file:
             yield file
     except (OSError, ValueError, pyarrow.ArrowException) as error:  # damaged pages, or text that is not UTF-8
-        first_line = str(error).partition("\n")[0]
-        raise DatasetError(f"cannot read the data file: {first_line}", where=stamp[0]) from None
+        raise _build_read_error(stamp[0], error) from None
+
+
+def _build_read_error(where: str, error: Exception) -> DatasetError:
+    first_line = str(error).partition("\n")[0]
+    return DatasetError(f"cannot read the data file: {first_line}", where=where)
 
 
 def _check_unchanged(stamp: Stamp) -> None:

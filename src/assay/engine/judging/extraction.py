@@ -24,7 +24,7 @@ __all__ = ["TaskExtraction", "extract_answers", "group_responses"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Filtered:
+class _PipelineOutput:
     """The output of a pipeline for the requests of some documents."""
 
     values: Sequence[Any]
@@ -42,14 +42,14 @@ class TaskExtraction:
     def __init__(self, planned: PlannedTask, documents: Sequence[OpenDocument]) -> None:
         complete = [document for document in documents if document.failure is None]
         negate = planned.spec.dialect.answers_are_losses
-        self._filtered: list[tuple[Pipeline, _Filtered]] = []
+        self._filtered: list[tuple[Pipeline, _PipelineOutput]] = []
         for pipeline in planned.scorer.pipelines:
             if not pipeline.per_document:
                 responses, fields, counts = _collect_responses(complete, negate_likelihoods=negate)
                 try:
                     filtered = _apply(pipeline, responses, fields)
                 except Exception:  # noqa: BLE001 - user code: a custom filter may raise anything
-                    filtered = _Filtered((), set(), (), traceback.format_exc(limit=-3))
+                    filtered = _PipelineOutput((), set(), (), traceback.format_exc(limit=-3))
                 self._filtered.append((pipeline, filtered))
         self._places: dict[int, tuple[int, int]] = {}
         """By document: the index of its first request among all of them, and their number."""
@@ -87,7 +87,7 @@ def extract_answers(
                     pipeline, [document], found, negate_likelihoods=negate_likelihoods
                 )
             ]
-        filtered = _Filtered((), set(), (), traceback.format_exc(limit=-3))
+        filtered = _PipelineOutput((), set(), (), traceback.format_exc(limit=-3))
     places, start = [], 0
     for count in counts:
         places.append((start, count))
@@ -113,16 +113,18 @@ def _collect_responses(
     return responses, fields, counts
 
 
-def _apply(pipeline: Pipeline, responses: list[list[Any]], fields: Sequence[Mapping[str, Any]]) -> _Filtered:
+def _apply(
+    pipeline: Pipeline, responses: list[list[Any]], fields: Sequence[Mapping[str, Any]]
+) -> _PipelineOutput:
     with current_timer():
         trace: list[list[Any]] | None = [] if pipeline.keeps_trace else None
         values, nothing = pipeline.extract(responses, fields, trace)
-        return _Filtered(values, nothing, trace or ())
+        return _PipelineOutput(values, nothing, trace or ())
 
 
 def _build_answers(
     pipeline: Pipeline,
-    filtered: _Filtered,
+    filtered: _PipelineOutput,
     documents: Sequence[OpenDocument],
     places: Sequence[tuple[int, int]],
     found: dict[int, bool],

@@ -93,14 +93,14 @@ class ModelRunner:
         import torch
 
         base = self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
-        layers, head = getattr(base, "base_model", None), base.get_output_embeddings()
-        if layers is None or layers is base or head is None:
-            return
         inputs = {"input_ids": torch.arange(1, 9, device=self.device)[None], "use_cache": False}
         try:
+            layers, head = base.base_model, base.get_output_embeddings()
+            if layers is base or head is None:
+                return
             expected = self._call(self.model, **inputs).logits
             found = self._call(head, self._call(layers, **inputs).last_hidden_state)
-        except (RuntimeError, TypeError, ValueError, AttributeError):
+        except (RuntimeError, TypeError, ValueError, AttributeError, LookupError):
             return
         if found.dtype == expected.dtype and torch.equal(found, expected):
             self._layers, self._head, self._vocabulary = layers, head, expected.shape[-1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from assay.scoring.scorer import Scorer
 from assay.tasks.files.task_loader import task_from_config
 from assay.tasks.files.yaml_reader import read_task_file
 from assay.tasks.task import RenderingOptions, open_task
+from assay.user_code.random_state import LOOKUPS_BEFORE_PROMPTS, draw_names, seed_global_generators
 from tools.oracle.checks import RecordChecks
 from tools.oracle.comparison import find_difference
 from tools.oracle.lm_eval_format import collect_facts, format_requests, format_results, format_samples
@@ -158,11 +158,12 @@ def _compare_results(record: Mapping[str, Any], replayed: TaskReplay) -> str | N
 
 
 def seed_generators() -> None:
-    """Seed the global random generators as the harness does before a task."""
-    import numpy
+    """Set the global random generators as they are in the harness after it has loaded a task without draws of its own.
 
-    random.seed(0)
-    numpy.random.seed(1234)
+    Helper functions that guess an answer (`mmmu_val_*`) continue from this state.
+    """
+    seed_global_generators((0, 1234))
+    draw_names(LOOKUPS_BEFORE_PROMPTS)
 
 
 def prepare_task(spec: TaskSpec, rendering: RenderingOptions, splits: Splits) -> PlannedTask:

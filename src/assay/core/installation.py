@@ -48,6 +48,9 @@ _DISTRIBUTION_NAMES = {
     "fitz": "pymupdf",
     "git": "gitpython",
     "google": "google-genai",
+    "google.auth": "google-auth",
+    "google.generativeai": "google-generativeai",
+    "google.protobuf": "protobuf",
     "iso639": "iso639-lang",
     "jose": "python-jose",
     "jwt": "pyjwt",
@@ -106,11 +109,12 @@ def format_install_command(*extras: str) -> str:
 def find_distribution_name(module: str) -> str:
     """Return the name on PyPI of the package that a module belongs to.
 
-    >>> find_distribution_name("sklearn.metrics"), find_distribution_name("zss")
-    ('scikit-learn', 'zss')
+    >>> find_distribution_name("sklearn.metrics"), find_distribution_name("zss"), find_distribution_name("google.auth.aws")
+    ('scikit-learn', 'zss', 'google-auth')
     """
-    package = module.partition(".")[0]
-    return _DISTRIBUTION_NAMES.get(package, package)
+    parts = module.split(".")
+    part = _DISTRIBUTION_NAMES.get(".".join(parts[:2]))  # several distributions share the folder `google`
+    return part or _DISTRIBUTION_NAMES.get(parts[0], parts[0])
 
 
 def merge_install_commands(commands: Iterable[str]) -> str:

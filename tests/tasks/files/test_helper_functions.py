@@ -166,6 +166,29 @@ def test_a_function_that_cannot_be_had_says_why_and_where(
     assert "a.yaml:7" in caught.value.where or "utils.py" in caught.value.where
 
 
+@pytest.mark.parametrize(
+    ("folder", "kind", "hint"),
+    [("site-packages", MissingPackage, "pip install sharedspace"), ("helpers", TaskError, "")],
+    ids=["a folder of several distributions", "a folder of the task"],
+)
+def test_a_missing_part_of_a_shared_folder_is_a_missing_package(
+    write: Write,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    folder: str,
+    kind: type[AssayError],
+    hint: str,
+) -> None:
+    """`from google import genai` raises `ImportError`, because protobuf has a folder `google` too."""
+    (tmp_path / folder / "sharedspace" / "other").mkdir(parents=True)
+    monkeypatch.syspath_prepend(str(tmp_path / folder))
+    write("utils.py", "from sharedspace import part\n")
+    with pytest.raises(kind, match="sharedspace") as caught:
+        function("utils.one", tmp_path).load()
+    assert type(caught.value) is kind
+    assert hint in caught.value.hint and "utils.py" in caught.value.where
+
+
 def test_a_syntax_error_names_its_line(write: Write, tmp_path: Path) -> None:
     path = write("utils.py", "x = 1\ny = 2\ndef broken(:\n")
     with pytest.raises(TaskError) as caught:

@@ -31,8 +31,9 @@ def format_traceback(source: str) -> str:
         ("not rendered: round 2: " + format_traceback("1 / 0"), "not rendered: round 2: ZeroDivisionError: division by zero (utils.py:1)"),
         (format_traceback("raise KeyError"), "KeyError (utils.py:1)"),
         (format_traceback("import json\njson.loads('')"), "JSONDecodeError: Expecting value: line 1 column 1 (char 0) (decoder.py:355)"),
+        (format_traceback("raise ModuleNotFoundError(\"No module named 'sklearn.extra'\")"), "ModuleNotFoundError: No module named 'sklearn.extra' (utils.py:1); pip install scikit-learn"),
     ],
-    ids=["nothing", "a message", "with its place", "a traceback", "several lines", "not rendered", "not rendered in a later round", "no message", "a dotted name"],
+    ids=["nothing", "a message", "with its place", "a traceback", "several lines", "not rendered", "not rendered in a later round", "no message", "a dotted name", "a package that is not installed"],
 )  # fmt: skip
 def test_the_most_informative_line_is_returned(why: str, line: str) -> None:
     shown = summarise_reason(why)

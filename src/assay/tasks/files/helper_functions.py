@@ -28,6 +28,7 @@ from assay.tasks.files.helper_imports import (
     find_import_draws,
     find_missing_call_imports,
     find_missing_imports,
+    find_missing_part,
 )
 
 __all__ = [
@@ -204,6 +205,10 @@ class HelperFunction:
                 f"the helper file exits the program on import: exit {error}", where=str(path)
             ) from None
         except Exception as error:  # importing task code may raise anything
+            part = find_missing_part(error) if isinstance(error, ImportError) else ""
+            if part:
+                user = f"the helper `{self.reference}`"
+                raise MissingPackage.of(part, user, where=str(path or self.where)) from None
             raise TaskError(
                 f"the helper file fails on import: {type(error).__name__}: {error}", where=str(path)
             ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from functools import lru_cache
@@ -15,9 +16,13 @@ __all__ = [
     "find_import_draws",
     "find_missing_call_imports",
     "find_missing_imports",
+    "find_missing_part",
     "is_installed",
     "iterate_imports",
 ]
+
+_NO_NAME = re.compile(r"cannot import name '(\w+)' from '([\w.]+)' \(unknown location\)")
+_PACKAGE_FOLDERS = ("site-packages", "dist-packages")
 
 
 def find_missing_imports(path: Path) -> list[tuple[str, int]]:
@@ -126,6 +131,20 @@ def iterate_imports(statements: list[ast.stmt]) -> Iterator[tuple[str, int]]:
                 yield module.partition(".")[0], line
             case ast.For(body=body) | ast.While(body=body) | ast.With(body=body):
                 yield from iterate_imports(body)
+
+
+def find_missing_part(error: ImportError) -> str:
+    """Return the module that is not installed, of a package whose folder several distributions share; empty for other errors.
+
+    `from google import genai` raises no `ModuleNotFoundError` if another distribution has a folder `google`.
+    """
+    found = _NO_NAME.fullmatch(error.msg or "")
+    package = sys.modules.get(found[2]) if found is not None else None
+    if found is None or package is None:
+        return ""
+    folders = [Path(folder).parents for folder in getattr(package, "__path__", ())]
+    is_shared = folders and all(any(one.name in _PACKAGE_FOLDERS for one in parents) for parents in folders)
+    return f"{found[2]}.{found[1]}" if is_shared else ""
 
 
 @lru_cache(maxsize=4096)

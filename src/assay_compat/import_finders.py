@@ -109,7 +109,14 @@ class HarnessFinder:
 _FALLBACKS = frozenset(
     f"{package}.{module}"
     for package in ("lm_eval", "lmms_eval")
-    for module in ("api.model", "evaluator", "models.api_models", "protocol")
+    for module in (
+        "api.model",
+        "evaluator",
+        "models.api_models",
+        "models.openai_completions",
+        "models.utils",
+        "protocol",
+    )
 )
 """Shims that stand back if the installed package has the module: its model classes derive from its own bases."""
 

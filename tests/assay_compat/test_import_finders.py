@@ -207,6 +207,15 @@ def test_unknown_harness_module_is_reported(tmp_path: Path) -> None:
         HelperFunction("utils.question", tmp_path, "t.yaml:1").load()
 
 
+def test_name_that_only_the_package_has_is_reported(tmp_path: Path) -> None:
+    helper(tmp_path, "from lm_eval.models.utils import configure_pad_token\n\ndef question(doc): ...\n")
+    with pytest.raises(
+        MissingPackage,
+        match=r"for `configure_pad_token` of `lm_eval\.models\.utils`, needs the package `lm_eval`",
+    ):
+        HelperFunction("utils.question", tmp_path, "t.yaml:1").load()
+
+
 # --- evaluate ---------------------------------------------------------------------------------------
 
 

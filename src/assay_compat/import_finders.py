@@ -62,8 +62,11 @@ class HarnessFinder:
         if (shim / "__init__.py").is_file():
             return _spec_from_shim(name, shim / "__init__.py", [str(shim), *installed])
         file = shim.with_suffix(".py")
-        if not file.is_file() or (name in _FALLBACKS and self._has_installed_module(package, rest)):
+        if not file.is_file():
             return None
+        if name in _FALLBACKS and self._has_installed_module(package, rest):
+            parent = rest.rpartition(".")[0]  # its `__path__` names the folder of the shim first
+            return PathFinder.find_spec(name, self._find_installed_folders(package, parent))
         return _spec_from_shim(name, file)
 
     def _find_in_task_tree(self, name: str, path: Sequence[str] | None) -> ModuleSpec | None:
@@ -106,7 +109,14 @@ class HarnessFinder:
 _FALLBACKS = frozenset(
     f"{package}.{module}"
     for package in ("lm_eval", "lmms_eval")
-    for module in ("api.model", "evaluator", "models.api_models", "protocol")
+    for module in (
+        "api.model",
+        "evaluator",
+        "models.api_models",
+        "models.openai_completions",
+        "models.utils",
+        "protocol",
+    )
 )
 """Shims that stand back if the installed package has the module: its model classes derive from its own bases."""
 

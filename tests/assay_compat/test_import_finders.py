@@ -207,6 +207,15 @@ def test_unknown_harness_module_is_reported(tmp_path: Path) -> None:
         HelperFunction("utils.question", tmp_path, "t.yaml:1").load()
 
 
+def test_name_that_only_the_package_has_is_reported(tmp_path: Path) -> None:
+    helper(tmp_path, "from lm_eval.models.utils import configure_pad_token\n\ndef question(doc): ...\n")
+    with pytest.raises(
+        MissingPackage,
+        match=r"for `configure_pad_token` of `lm_eval\.models\.utils`, needs the package `lm_eval`",
+    ):
+        HelperFunction("utils.question", tmp_path, "t.yaml:1").load()
+
+
 # --- evaluate ---------------------------------------------------------------------------------------
 
 
@@ -299,3 +308,20 @@ def test_import_of_assay_loads_no_shims() -> None:
     code = "import assay, sys; print([name for name in sys.modules if name.startswith(('lm_eval', 'assay_compat', 'evaluate'))])"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", ["lm_eval.api.model", "lmms_eval.api.model", "lmms_eval.protocol"])
+def test_base_classes_come_from_the_installed_package(tmp_path: Path, name: str) -> None:
+    file = tmp_path.joinpath(*name.split(".")).with_suffix(".py")
+    helper(file.parent, "IS_INSTALLED = True", file.name)
+    helper(tmp_path / name.partition(".")[0], "", "__init__.py")
+    code = f"""
+        import sys
+        sys.path.append({str(tmp_path)!r})
+        from assay.tasks.files.helper_functions import compatibility_layers
+        compatibility_layers()
+        import {name}
+        print({name}.IS_INSTALLED)
+    """
+    shown = subprocess.run([sys.executable, "-c", dedent(code)], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "True"

@@ -63,12 +63,24 @@ def test_flags_are_written_with_dashes_or_underscores(assay_command: Assay, dash
 @pytest.mark.parametrize(
     "given",
     [
-        "do_sample=true,temperature=0.5,max_gen_toks=3",
-        '{"do_sample": true, "temperature": 0.5, "max_gen_toks": 3}',
+        ["--gen_kwargs", "do_sample=true,temperature=0.5,max_gen_toks=3"],
+        ["--gen_kwargs", '{"do_sample": true, "temperature": 0.5, "max_gen_toks": 3}'],
+        ["--gen_kwargs", "do_sample=true", "temperature=0.5", "max_gen_toks=3"],
+        [
+            "--gen-kwargs",
+            "do_sample=true",
+            "temperature=0.5",
+            "--limit",
+            "1",
+            "--gen_kwargs",
+            "max_gen_toks=3",
+        ],
+        ["--gen_kwargs", '{"do_sample": true, "temperature": 0.1}', "temperature=0.5", "max_gen_toks=3"],
     ],
+    ids=" ".join,
 )
-def test_arguments_are_pairs_or_json(assay_command: Assay, scripted: ScriptedModel, given: str) -> None:
-    assert assay_command(*RUN, "tasks/one.yaml", "--gen_kwargs", given).code == 0
+def test_arguments_are_pairs_or_json(assay_command: Assay, scripted: ScriptedModel, given: list[str]) -> None:
+    assert assay_command(*RUN, *given, "tasks/one.yaml").code == 0
     settings = scripted.asked[0].settings  # type: ignore[union-attr]
     assert (settings.temperature, settings.max_tokens) == (0.5, 3)
 

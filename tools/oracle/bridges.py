@@ -60,6 +60,7 @@ _VIDEO_SUFFIXES = frozenset({".avi", ".mkv", ".mov", ".mp4", ".webm"})
 @click.option("--limit", default=3, show_default=True, help="Documents of each task.")
 @click.option("--modality", default="", help="lmms_eval: only tasks with these media, e.g. `image`.")
 @click.option("--output_type", type=click.Choice(_OUTPUT_TYPES), help="Only tasks with this output type.")
+@click.option("--exclude", default="", help="Tasks that the harness cannot evaluate, NAME,….")
 @click.option(
     "--include_path",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -81,6 +82,7 @@ def main(
     limit: int,
     modality: str,
     output_type: str | None,
+    exclude: str,
     include_path: Path | None,
     videos: Path | None,
     output: Path | None,
@@ -97,6 +99,7 @@ def main(
             count=count,
             modality=modality,
             output_types=output_types,
+            exclude=exclude.split(","),
             videos=videos,
         )
         options = {"model_args": model_args, "gen_kwargs": gen_kwargs, "limit": limit}
@@ -131,6 +134,7 @@ def write_tasks(
     count: int,
     modality: str = "",
     output_types: Sequence[str] = _OUTPUT_TYPES,
+    exclude: Sequence[str] = (),
     videos: Path | None = None,
 ) -> list[str]:
     """Write task files and datasets of recorded tasks, one per family; return the names of the tasks.
@@ -141,7 +145,7 @@ def write_tasks(
     if package is None or package.origin is None:
         raise CorpusError(f"{harness} is not installed")
     root = Path(package.origin).parent / ("tasks" if harness == "lm_eval" else "")
-    chosen = _choose_records(corpus, root, harness, modality, output_types)[:count]
+    chosen = _choose_records(corpus, root, harness, modality, output_types, exclude)[:count]
     for record in chosen:
         _write_files(record, corpus / "media", videos)
         splits = _build_splits(record, harness, corpus)
@@ -187,14 +191,15 @@ def _list_files(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _choose_records(
-    corpus: Path, root: Path, harness: str, modality: str, output_types: Sequence[str]
+    corpus: Path, root: Path, harness: str, modality: str, output_types: Sequence[str], exclude: Sequence[str]
 ) -> list[Mapping[str, Any]]:
     """Choose tasks of different families, each output type in turn."""
     families: set[str] = set()
     by_type: dict[str, list[Mapping[str, Any]]] = {kind: [] for kind in output_types}
     for record in read_records(corpus, _PATTERNS[harness]):
         family = record["yaml_relpath"].removeprefix("tasks/").partition("/")[0]
-        if family not in families and record["output_type"] in by_type and _is_usable(record, modality, root):
+        is_wanted = record["task"] not in exclude and record["output_type"] in by_type
+        if family not in families and is_wanted and _is_usable(record, modality, root):
             families.add(family)
             by_type[record["output_type"]].append(record)
     turns = zip_longest(*by_type.values())

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from assay.core.errors import AssayError, ErrorGroup, InvalidOption
+from assay.core.options.parsing import parse_arguments
 from assay.core.options.run_spec import Option, RunSpec, list_options
 
 __all__ = ["OptionsCommand", "add_run_options", "build_run_spec", "collect_options"]
 
 _PLACES = "assay.config_places"
 """Key of the click context: the places of the options that come from a config file."""
+_ASSIGNMENT = re.compile(r"[A-Za-z_][\w.-]*=")
 
 
 class _OptionType(click.ParamType[Any]):
@@ -37,8 +40,8 @@ class _OptionType(click.ParamType[Any]):
 class OptionsCommand(click.Command):
     """A command with options of a run.
 
-    Its `--tasks` and `--history` accept several values: `--tasks a b c` as well as `--tasks a,b,c`. An error about an option of the config file
-    refers to its line in the file.
+    Its `--tasks` and `--history` accept several values: `--tasks a b c` as well as `--tasks a,b,c`. So do its options with arguments:
+    `--gen_kwargs a=1 b=2`. An error about an option of the config file refers to its line in the file.
     """
 
     def invoke(self, context: click.Context) -> Any:
@@ -49,23 +52,25 @@ class OptionsCommand(click.Command):
             raise
 
     def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
-        list_flags = {
-            flag
-            for parameter in self.params
-            if parameter.name in ("tasks", "history")
-            for flag in parameter.opts
-        }
         expanded: list[str] = []
-        last = ""
+        flag = ""  # the last one with further values
+        takes_words = False
         for argument in arguments:
             if argument.startswith("-") and argument != "-":
-                last = argument if argument in list_flags else ""
-                expanded.append(argument)
-            elif last and expanded[-1] != last:
-                expanded += [last, argument]
-            else:
-                expanded.append(argument)
+                found = self._find_parameter(argument)
+                takes_words = found is not None and found.name in ("tasks", "history")
+                flag = argument if takes_words or getattr(found, "has_arguments", False) else ""
+            elif flag and expanded[-1] != flag:
+                if takes_words or _ASSIGNMENT.match(argument):
+                    expanded.append(flag)
+                else:
+                    flag = ""  # a task
+            expanded.append(argument)
         return super().parse_args(context, expanded)
+
+    def _find_parameter(self, flag: str) -> click.Parameter | None:
+        name = flag[:2] + flag[2:].replace("-", "_")
+        return next((parameter for parameter in self.params if name in parameter.opts), None)
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Print the options under the sections they are declared with."""
@@ -101,20 +106,30 @@ def _build_flag(name: str, default: Any, details: Option) -> click.Option:
     if details.flag:
         option = click.Option(declared, is_flag=True, default=None, help=help_text)
     else:
-        optional_value: dict[str, Any] = {}
+        has_arguments = details.parse is parse_arguments
+        more: dict[str, Any] = {"multiple": details.repeatable or has_arguments}
         if details.const is not None:
-            optional_value = {"is_flag": False, "flag_value": str(details.const).lower()}
+            more |= {"is_flag": False, "flag_value": str(details.const).lower()}
+        if has_arguments:
+            more["callback"] = _merge_arguments
         option = click.Option(
             declared,
             type=_OptionType(name, details),
             metavar=details.metavar,
-            multiple=details.repeatable,
             default=None,
             help=help_text,
-            **optional_value,
+            **more,
         )
+        option.has_arguments = has_arguments  # type: ignore[attr-defined]
     option.section = details.section  # type: ignore[attr-defined]
     return option
+
+
+def _merge_arguments(
+    context: click.Context, parameter: click.Parameter, given: Sequence[Mapping[str, Any]]
+) -> dict[str, Any] | None:
+    """Merge the arguments of all words and repetitions of an option; later ones take precedence."""
+    return {key: value for one in given for key, value in one.items()} if given else None
 
 
 def _format_default(default: Any) -> str:

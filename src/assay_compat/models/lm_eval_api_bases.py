@@ -22,6 +22,7 @@ from urllib.request import Request, urlopen
 from assay.core.errors import MissingPackage
 from assay.models.tokens.pairs import split_rolling_windows
 from assay_compat.models.lm_eval_bases import TemplateLM
+from assay_compat.models.request_batching import Collator
 
 __all__ = ["JsonChatStr", "TemplateAPI"]
 
@@ -307,10 +308,13 @@ class TemplateAPI(TemplateLM):
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
         """Generate a text for each request; the longest prompts first, in batches with the same settings."""
-        groups: dict[str, list[int]] = {}
-        for index in sorted(range(len(requests)), key=lambda index: -len(requests[index].args[0])):
-            groups.setdefault(repr(requests[index].args[1]), []).append(index)
-        batches = [batch for group in groups.values() for batch in _split(group, self._batch_size)]
+        collator = Collator(
+            range(len(requests)),
+            sort_fn=lambda index: -len(requests[index].args[0]),
+            group_fn=lambda index: requests[index].args[1],
+            group_by="gen_kwargs",
+        )
+        batches = list(collator.get_batched(n=self._batch_size))
 
         def send(batch: list[int]) -> list[str]:
             contexts = [requests[index].args[0] for index in batch]

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from tests.making import Function, make_model, plan_run, write_task
 
 import assay
@@ -82,3 +83,12 @@ def test_a_group_shows_what_the_tasks_directly_in_it_share(workspace: Path) -> N
     assert describe_group([a, c]) == {"n_shot": None, "higher_is_better": {"exact_match": True, "bleu": True}}
     assert describe_group([a, c], {"num_fewshot": 8})["n_shot"] == 8
     assert describe_group([]) == {"n_shot": None, "higher_is_better": {}}
+
+
+@pytest.mark.parametrize(("given", "n_shot"), [(None, 8), (2, 2)], ids=["metadata", "option"])
+def test_num_fewshot_overrides_that_of_a_group(workspace: Path, given: int | None, n_shot: int) -> None:
+    write_task(workspace, "a")
+    group = {"group": "g", "task": ["a"], "metadata": {"num_fewshot": 8}}
+    (workspace / "g.yaml").write_text(yaml.safe_dump(group), encoding="utf-8")
+    run = assay.run(model=make_model(), tasks=[str(workspace / "g.yaml")], num_fewshot=given)
+    assert run.facts["groups"]["g"]["n_shot"] == n_shot

@@ -38,6 +38,7 @@ def test_every_task_group_and_tag_under_the_roots_is_found(write: Write, tmp_pat
         ("task: a", "task", "a"),
         ("task: a\ngroup: g", "task", "a"),
         ("group: g\ntask: [a, b]", "group", "g"),
+        ("group: g\ntask: a\naggregate_metric_list: [{metric: acc}]", "group", "g"),
         ("group: g\ntask: []", "group", "g"),
         ("group: g", "group", "g"),
         ("group: g\nclass: !function u.C\ntask: a", "task", "a"),

@@ -66,7 +66,8 @@ def collect_facts(plan: Plan) -> dict[str, Any]:
                 **({"is_family": True} if group.is_family else {}),
                 "filtered_metrics": [one.metric for one in group.metrics if one.filter_list is not None],
                 **describe_group(
-                    [plan.tasks[task] for task in group.members if task in plan.tasks], group.metadata
+                    [plan.tasks[task] for task in group.members if task in plan.tasks],
+                    group.metadata if plan.spec.num_fewshot is None else None,
                 ),
             }
             for name, group in plan.groups.items()

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from difflib import get_close_matches
 from functools import lru_cache
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, Protocol
@@ -209,9 +210,23 @@ class HelperFunction:
             if part:
                 user = f"the helper `{self.reference}`"
                 raise MissingPackage.of(part, user, where=str(path or self.where)) from None
+            if isinstance(error, ImportError) and _is_missing_harness(error.name or ""):
+                name = str(error).partition("'")[2].partition("'")[0]
+                user = f"the helper `{self.reference}`, for `{name}` of `{error.name}`,"
+                raise MissingPackage.of(str(error.name).partition(".")[0], user, where=str(path)) from None
             raise TaskError(
                 f"the helper file fails on import: {type(error).__name__}: {error}", where=str(path)
             ) from error
+
+
+def _is_missing_harness(module: str) -> bool:
+    """Whether a module belongs to a harness that is not installed, so that only Assay's own names of it exist."""
+    package = module.partition(".")[0]
+    if package not in _HARNESSES:
+        return False
+    spec = PathFinder.find_spec(package)
+    folders = (spec.submodule_search_locations or ()) if spec is not None else ()
+    return not any((Path(folder) / "api").is_dir() for folder in folders)
 
 
 @lru_cache(maxsize=1)

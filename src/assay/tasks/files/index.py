@@ -242,7 +242,7 @@ class _RootReader:
             full = _read_in_full(path)
             return {
                 key: _to_plain(full[key])
-                for key in ("task", "group", "tag", "class")
+                for key in ("task", "group", "tag", "class", "aggregate_metric_list")
                 if full.get(key) is not None
             }
         return names
@@ -276,12 +276,17 @@ def _to_plain(value: Any) -> Any:
 
 
 def entry_from_file(file: TaskFile, root: Path | None = None) -> IndexEntry | None:
-    """Return the entry that a file defines: a group if `task` is a list, a task if it is a name, otherwise None."""
+    """Return the entry that a file defines: a group if `task` is a list, a task if it is a name, otherwise None.
+
+    `task: NAME` beside `group` and `aggregate_metric_list` is a group with one member: in a task, `group` is a tag.
+    """
     return _entry(file.config, str(file.path), root)
 
 
 def _entry(config: Mapping[str, Any], file: str, root: Path | None) -> IndexEntry | None:
     task, group = config.get("task"), config.get("group")
+    if isinstance(task, str) and isinstance(group, str) and "aggregate_metric_list" in config:
+        task = [task]
     if isinstance(task, list) or (group is not None and task is None and "class" not in config):
         name = group if isinstance(group, str) else None
         members = tuple(_member_name(member) for member in task or ())

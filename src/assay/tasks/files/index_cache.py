@@ -21,8 +21,8 @@ from assay.tasks.files.file_stamps import FileStamp
 
 __all__ = ["NamingCache", "RootSnapshot", "cache_path", "write_cache"]
 
-_FORMAT = 2
-_NAMING_FORMAT = 2
+_FORMAT = 3
+_NAMING_FORMAT = 3
 _MAX_ROOTS_IN_MEMORY = 4
 
 _Templates = list[list[Any]]

@@ -12,6 +12,9 @@ from typing import Any
 __all__ = ["extract_naming_keys"]
 
 _KEYS = ("task", "group", "tag", "class", "include")
+_GROUP_KEY = "aggregate_metric_list"
+"""A key of groups only. That a file has it is extracted, not its value."""
+
 _TOP_KEY = re.compile(r"^([A-Za-z_][\w-]*|\"[^\"\n]+\"|'[^'\n]+')[ \t]*:(?=[ \t\r\n]|$)", re.MULTILINE)
 _PLAIN = re.compile(r"[A-Za-z_][\w.+/@-]*")
 _QUOTED = re.compile(r"\"([^\"\\\n]+)\"|'([^'\n]+)'")
@@ -22,7 +25,8 @@ _NOT_TEXT = frozenset("true false yes no on off null none".split())
 def extract_naming_keys(text: str) -> dict[str, Any] | None:
     """Return the naming keys of a task file's text without its includes, or None if only a YAML parser can find them.
 
-    These are `task`, `group`, `tag`, `class` and `include`, if the file has them. Functions are text.
+    These are `task`, `group`, `tag`, `class` and `include`, if the file has them. Functions are text. An empty text for
+    `aggregate_metric_list` says that the file defines a group.
 
     >>> extract_naming_keys("task: arc_easy\\ntag:\\n  - ai2_arc\\ndoc_to_text: '{{question}}'\\n")
     {'task': 'arc_easy', 'tag': ['ai2_arc']}
@@ -32,6 +36,8 @@ def extract_naming_keys(text: str) -> dict[str, Any] | None:
     if not starts or text.lstrip().startswith(("{", "%", "---")):
         return None
     for index, (start, end, key) in enumerate(starts):
+        if key == _GROUP_KEY:
+            found[key] = ""
         if key not in _KEYS:
             continue
         stop = starts[index + 1][0] if index + 1 < len(starts) else len(text)

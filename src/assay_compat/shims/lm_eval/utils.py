@@ -9,16 +9,24 @@ from pathlib import PurePath
 from typing import Any
 
 from assay_compat.commands.results_table import make_table
+from assay_compat.models.request_batching import (
+    Reorderer,
+    get_rolling_token_windows,
+    make_disjoint_window,
+)
 
 __all__ = [
+    "Reorderer",
     "eval_logger",
     "general_detokenize",
     "get_file_datetime",
     "get_file_task_name",
     "get_latest_filename",
     "get_results_filenames",
+    "get_rolling_token_windows",
     "get_sample_results_filenames",
     "handle_non_serializable",
+    "make_disjoint_window",
     "make_table",
     "logging",
     "sanitize_model_name",

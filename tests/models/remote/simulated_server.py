@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 import random
 from collections import deque
 from collections.abc import Callable
@@ -42,6 +43,7 @@ class SimulatedServer:
         self.latency: Callable[[], float] = lambda: 0.05
         self.rejection: CallResult = "busy"
         self.retry_after_s: float | None = None
+        self.find_retry_after_s: Callable[[], float | None] = lambda: self.retry_after_s
         self.failure_rate = 0.0
         self.timer_delay_s = 0.0
         """How late the timers of the event loop are."""
@@ -82,14 +84,28 @@ class SimulatedServer:
 
         self.limit = accept
 
-    def accept_in_sliding_windows(self, window_s: float, quota: int) -> None:
+    def accept_in_periods_of_calls(self, period_s: float, quota: int) -> None:
+        """Accept so many calls in each period, which begins with a call. `Retry-After` is the rest of it in whole seconds."""
+        began, count = -period_s, 0
+
+        def accept(elapsed: float) -> int:
+            nonlocal began, count
+            if elapsed >= began + period_s:
+                began, count = elapsed, 0
+            count += 1
+            return self.active + 1 if count <= quota else 0
+
+        self.limit = accept
+        self.find_retry_after_s = lambda: float(math.ceil(began + period_s - (self.now - self.began)))
+
+    def accept_in_sliding_windows(self, window_s: float, quota: Callable[[float], int]) -> None:
         """Accept so many calls in each window, whenever it begins."""
         accepted: deque[float] = deque()
 
         def accept(elapsed: float) -> int:
             while accepted and accepted[0] <= elapsed - window_s:
                 accepted.popleft()
-            if len(accepted) >= quota:
+            if len(accepted) >= quota(elapsed):
                 return 0
             accepted.append(elapsed)
             return self.active + 1
@@ -102,7 +118,8 @@ class SimulatedServer:
         is_full = fails or self.active >= self.limit(self.now - self.began)
         if fails or (is_full and not self.queues):
             self.rejected += 1
-            self._call_later(0.001, lambda: self._reject(call))
+            retry_after_s = self.find_retry_after_s()
+            self._call_later(0.001, lambda: self._reject(call, retry_after_s))
         elif is_full:
             self._waiting.append(call)
             call.started_at = self.now  # type: ignore[attr-defined]
@@ -121,9 +138,9 @@ class SimulatedServer:
             self._begin(waiting, waiting.started_at)  # type: ignore[attr-defined]
         self.limiter.release(call.ticket, "ok", self.now - sent_at)
 
-    def _reject(self, call: _Call) -> None:
-        self.limiter.release(call.ticket, self.rejection, 0.001, retry_after_s=self.retry_after_s)
-        self._call_later(self.retry_after_s or 0.5, lambda: self.limiter.enqueue(_Call(self)))
+    def _reject(self, call: _Call, retry_after_s: float | None) -> None:
+        self.limiter.release(call.ticket, self.rejection, 0.001, retry_after_s=retry_after_s)
+        self._call_later(retry_after_s or 0.5, lambda: self.limiter.enqueue(_Call(self)))
 
     def serve(self, limiter: ConcurrencyLimiter, seconds: float) -> None:
         """Let a client send calls without end for this time."""

@@ -159,17 +159,54 @@ def test_a_quota_that_changes_is_used_in_the_next_period(monkeypatch: pytest.Mon
     assert server.rejected < 0.1 * len(server.answers)
 
 
-@pytest.mark.parametrize("window_s", [2, 10])
+@pytest.mark.parametrize("window_s", [2, 5, 10])
 @pytest.mark.parametrize("timer_delay_s", [0.0, 0.008], ids=["idle", "busy event loop"])
 def test_a_rate_is_learned_if_calls_expire_one_by_one(
     monkeypatch: pytest.MonkeyPatch, window_s: int, timer_delay_s: float
 ) -> None:
     server = SimulatedServer(monkeypatch, lambda _: 0)
     server.timer_delay_s = timer_delay_s
-    server.accept_in_sliding_windows(window_s, 500)
+    server.accept_in_sliding_windows(window_s, lambda _: 500)
     server.serve(ConcurrencyLimiter(1024), 120)
     assert server.measure_rate(10, 120) > 0.85 * 500 / window_s
     assert server.rejected < 0.3 * len(server.answers)
+
+
+@pytest.mark.parametrize("timer_delay_s", [0.0, 0.004, 0.008], ids=["idle", "busy", "very busy event loop"])
+def test_a_higher_limit_is_used_within_five_seconds_if_calls_expire_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, timer_delay_s: float
+) -> None:
+    server = SimulatedServer(monkeypatch, lambda _: 0)
+    server.timer_delay_s = timer_delay_s
+    server.accept_in_sliding_windows(2, lambda s: 200 if s < 16 else 600)
+    server.serve(ConcurrencyLimiter(1024), 36)
+    assert server.measure_rate(21, 36) > 0.85 * 300
+
+
+@pytest.mark.parametrize(
+    ("period_s", "quota"), [(1, 20), (1, 200), (1.5, 60), (2, 200), (3.3, 100), (10, 500)]
+)
+@pytest.mark.parametrize("timer_delay_s", [0.0, 0.008], ids=["idle", "busy event loop"])
+def test_a_delay_in_whole_seconds_does_not_delay_the_next_period(
+    monkeypatch: pytest.MonkeyPatch, period_s: float, quota: int, timer_delay_s: float
+) -> None:
+    server = SimulatedServer(monkeypatch, lambda _: 0)
+    server.timer_delay_s = timer_delay_s
+    server.accept_in_periods_of_calls(period_s, quota)
+    server.serve(ConcurrencyLimiter(1024), 20.5 * period_s)
+    assert server.measure_rate(period_s, 20.5 * period_s) > 0.93 * quota / period_s
+    assert server.rejected < 0.05 * len(server.answers) + 20 * 6
+
+
+@pytest.mark.parametrize("retry_after_s", [1.0, 2.0, 3.0])
+def test_a_delay_that_stays_the_same_is_not_a_period(
+    monkeypatch: pytest.MonkeyPatch, retry_after_s: float
+) -> None:
+    server = SimulatedServer(monkeypatch, lambda s: 0 if 20 <= s < 40 else 50)
+    server.retry_after_s = retry_after_s
+    server.serve(ConcurrencyLimiter(1024), 70)
+    assert sum(20.2 < one - server.began < 39.9 for one in server.sent) < 30
+    assert server.measure_rate(44, 70) > 0.97 * 50 / 0.05
 
 
 def test_a_delay_that_the_server_asks_for_applies_to_all_calls_if_it_rejects_them_all(

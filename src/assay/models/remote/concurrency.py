@@ -20,7 +20,7 @@ from functools import partial
 from statistics import median
 from typing import Any, Literal, TypeVar
 
-from assay.models.remote.rate_limits import RateLimit, Reservation
+from assay.models.remote.rate_limits import RateLimit, Reservation, is_rounded_delay
 
 __all__ = [
     "INITIAL_CONCURRENCY",
@@ -300,7 +300,8 @@ class ConcurrencyLimiter:
         else:
             streak.rejected += ticket >= streak.first_ticket
         is_alone = not self.in_flight and (streak.rejected or retry_after_s is not None)
-        is_expected = retry_after_s is None and (self._awaits_probe or self.rate_limit.has_used_quota)
+        is_rough = retry_after_s is None or is_rounded_delay(retry_after_s)
+        is_expected = is_rough and (self._awaits_probe or self.rate_limit.has_used_quota)
         if not is_alone and not is_expected and streak.rejected < _REJECTIONS_OF_A_RATE_LIMIT:
             self._lower_to_calls_in_flight(ticket)
             return
@@ -309,8 +310,8 @@ class ConcurrencyLimiter:
         self._round = _Round()
         limit, self._proven_limit, self._accepted_share = streak.limits
         self._limit_after_pause = max(self._limit_after_pause, limit, self._proven_limit)
-        if retry_after_s is None:
-            self.rate_limit.slow_down()
+        if retry_after_s is None or is_rough:
+            self.rate_limit.slow_down(retry_after_s)
             self.limit, self._awaits_probe = 1.0, True
         else:
             self.rate_limit.pause(retry_after_s)

@@ -26,6 +26,7 @@ __all__ = [
     "WindowLimit",
     "find_longest_pause_s",
     "get_rate_limit",
+    "is_rounded_delay",
 ]
 
 _LOG = logging.getLogger(__name__)
@@ -43,6 +44,15 @@ _MAX_LEARNED_AGE_S = 60.0
 _RATE_GROWTH_PER_S = 0.02
 _MAX_RATE_GROWTH_PER_S = 0.2
 """How fast a learned rate is raised while the server rejects nothing; the growth itself grows with the seconds since the last rejection."""
+
+_MAX_FAST_GROWTH_PER_S = 0.5
+"""It grows with their square if nothing was rejected for longer than the time from which the rate was learned."""
+
+_MAX_LEARNING_S = 15.0
+"""A rate is learned from the duration of a period if that is known, up to this time."""
+
+_MAX_ROUNDED_S = 10.0
+"""A delay of whole seconds up to this one is rounded up by a considerable share of it."""
 
 _LEARNED_BURST_S = 0.1
 """Calls of this time can be sent at once with a learned rate, because timers and a busy event loop are late."""
@@ -278,6 +288,16 @@ class _PeriodEstimate:
         self._sent -= 1
 
     @property
+    def is_likely(self) -> bool:
+        """Whether calls are counted in periods, or enough were accepted for a period."""
+        return bool(self.duration_s) or self._sent >= _MIN_QUOTA
+
+    @property
+    def accepted_rate(self) -> float:
+        """The rate, or that of the current period if it accepted more calls."""
+        return max(self.quota, self._sent - 1) / self.duration_s if self.duration_s else 0.0
+
+    @property
     def rate(self) -> float:
         """Calls per second; 0: the server is not known to count calls in periods."""
         return self.quota / self.duration_s if self.duration_s else 0.0
@@ -361,6 +381,16 @@ class RateLimit:
         self._period_rate = 0.0
         """The rate of the last known period."""
 
+        self._promised_at = 0.0
+        """The earliest time at which the server promised to accept calls."""
+
+        self._is_delay_constant = False
+        """Whether the server asked for the same delay again, so that it is rather overloaded than limiting a rate."""
+
+        self._learning_s = 0.0
+        """The rate is learned from at least this time: the duration of the last known period, because calls that were sent
+        together also expire together."""
+
         self._backoffs = 0
         """Pauses in a row that grew."""
 
@@ -405,8 +435,9 @@ class RateLimit:
             return
         age_s = now - self._rejected_at
         if not self._period.duration_s:
-            growth = min(_RATE_GROWTH_PER_S * max(age_s, 1.0), _MAX_RATE_GROWTH_PER_S)
-            self.learned.rate += growth  # per call, so in one second by this share of the rate
+            slow = min(_RATE_GROWTH_PER_S * max(age_s, 1.0), _MAX_RATE_GROWTH_PER_S)
+            fast = min(_RATE_GROWTH_PER_S * max(age_s - self._learning_s, 0.0) ** 2, _MAX_FAST_GROWTH_PER_S)
+            self.learned.rate += max(slow, fast)  # per call, so in one second by this share of the rate
         if age_s > max(_MAX_LEARNED_AGE_S, _PERIODS_TO_REMEMBER * self._period.duration_s):
             self.learned = None
 
@@ -419,8 +450,11 @@ class RateLimit:
         """Whether the server is known to count calls in periods, and accepted as many as in the last one."""
         return self._period.is_used
 
-    def slow_down(self) -> None:
-        """Pause after rejections that do not say how long, and learn the rate.
+    def slow_down(self, retry_after_s: float | None = None) -> None:
+        """Pause after rejections that do not say exactly how long, and learn the rate.
+
+        `retry_after_s`: a delay that the server has rounded up to whole seconds, so that the actual one is up to a second
+        shorter.
 
         A server that counts calls in periods accepts none until its period ends. Until its duration is known, the rate is what
         the server accepted, divided by the time until the last rejection. The pause after this rejection does not count: it
@@ -430,19 +464,40 @@ class RateLimit:
         backoff_s = min(_FIRST_PAUSE_S * _PAUSE_GROWTH**self._backoffs, _MAX_LEARNED_PAUSE_S)
         pause_s = self._period.find_pause_s(now, backoff_s)
         self._backoffs += pause_s is None or pause_s == backoff_s or not self._period.duration_s
-        self.pause(backoff_s if pause_s is None else pause_s)
+        pause_s = backoff_s if pause_s is None else pause_s
+        if retry_after_s:
+            pause_s = self._limit_pause_s(now, pause_s, retry_after_s)
+        self.pause(pause_s)
         self._count_time(now)
         if not self._pauses and self._rejected_at:
             self._learn_rate()
         self._pauses += 1
         self._rejected_at = now
 
+    def _limit_pause_s(self, now: float, pause_s: float, retry_after_s: float) -> float:
+        """Return a pause that ends in the second before the server promised to accept calls.
+
+        If a later rejection promises a later time, the delay is not what remains of a period.
+        """
+        promised_at = now + retry_after_s
+        self._is_delay_constant |= self._pauses > 0 and promised_at > self._promised_at + 1.0
+        if self._pauses and now < self._promised_at:
+            promised_at = min(self._promised_at, promised_at)
+        self._promised_at = promised_at
+        left_s = promised_at - now
+        can_end_earlier = self._period.is_likely and not self._is_delay_constant
+        return min(max(pause_s, left_s - 1.0), left_s) if can_end_earlier else left_s
+
     def resume(self, sent_at: float) -> None:
         """Send calls again after pauses, because the server accepted a call."""
         if not self._pauses:
             return
-        self._period_rate = self._period.rate or self._period_rate
-        may_be_larger = self._period.begin(sent_at, self._rejected_at, self._pauses)
+        if self._period.duration_s:
+            self._period_rate = self._period.accepted_rate
+            self._learning_s = min(self._period.duration_s, _MAX_LEARNING_S)
+        may_be_larger = self._period.begin(
+            sent_at, self._rejected_at, 0 if self._is_delay_constant else self._pauses
+        )
         if may_be_larger:
             self.learned = None
         elif (
@@ -450,9 +505,13 @@ class RateLimit:
         ):  # the server does not count in periods, but accepted this rate
             self._set_learned_rate(self._period_rate)
             self._period_rate = 0.0
-        else:
+            self._accepted, self._elapsed_s = 0, 0.0
+        elif not self._is_delay_constant:
             self._learn_rate()
-        self._accepted, self._elapsed_s, self._pauses, self._backoffs = 0, 0.0, 0, 0
+        self._is_delay_constant = False
+        if self._period.duration_s or self._elapsed_s >= self._learning_s:
+            self._accepted, self._elapsed_s = 0, 0.0
+        self._pauses = self._backoffs = 0
 
     def _count_time(self, now: float) -> None:
         if self._replied_at:
@@ -462,7 +521,7 @@ class RateLimit:
     def _learn_rate(self) -> None:
         if self._period.rate:
             self._set_learned_rate(_PERIOD_PACE * self._period.rate)
-        elif self._accepted and self._elapsed_s > 1.0:
+        elif self._accepted and self._elapsed_s > max(1.0, self._learning_s):
             self._set_learned_rate(max(self._accepted / self._elapsed_s, 1 / _MAX_LEARNED_PAUSE_S))
 
     def _set_learned_rate(self, rate: float) -> None:
@@ -553,6 +612,11 @@ _rate_limits: dict[str, RateLimit] = {}
 def get_rate_limit(origin: str) -> RateLimit:
     """Return the rate limit of a server, one object per process."""
     return _rate_limits.setdefault(origin, RateLimit())
+
+
+def is_rounded_delay(retry_after_s: float) -> bool:
+    """Return whether the server may accept calls considerably earlier, because it has rounded the delay up to whole seconds."""
+    return retry_after_s <= _MAX_ROUNDED_S and retry_after_s.is_integer()
 
 
 def find_longest_pause_s() -> float:

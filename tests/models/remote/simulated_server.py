@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from assay.models.remote import concurrency, rate_limits
+from assay.models.remote import concurrency, counting_periods, rate_limits, window_limits
 from assay.models.remote.concurrency import CallResult, ConcurrencyLimiter, Waiter
 
 
@@ -58,7 +58,7 @@ class SimulatedServer:
         self._random = random.Random(1)
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
-        for module in (concurrency, rate_limits):
+        for module in (concurrency, counting_periods, rate_limits, window_limits):
             monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now))
         loop = SimpleNamespace(call_later=self._call_later)
         monkeypatch.setattr(concurrency, "asyncio", SimpleNamespace(get_running_loop=lambda: loop))

@@ -21,16 +21,18 @@ from tests.models.remote.simulated_server import SimulatedServer
 
 from assay.core.records.messages import Prompt
 from assay.core.records.responses import Response
-from assay.models.remote import rate_limits
+from assay.models.remote import counting_periods, rate_limits, window_limits
 from assay.models.remote.completions import CompletionsModel
 from assay.models.remote.concurrency import ConcurrencyLimiter
 from assay.models.remote.openai import OpenAIModel
-from assay.models.remote.rate_limits import RateLimit, TokenCounting, WindowLimit, get_rate_limit
+from assay.models.remote.rate_limits import RateLimit, TokenCounting, get_rate_limit
+from assay.models.remote.window_limits import WindowLimit
 
 
 def test_a_learned_rate_ignores_breaks_and_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr(rate_limits, "time", SimpleNamespace(monotonic=lambda: now))
+    for module in (counting_periods, rate_limits, window_limits):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
     limit = RateLimit()
     limit.slow_down()
     for pause_s in (1.0, 1.0, 3600.0, 1.0):
@@ -59,7 +61,8 @@ def test_no_minute_of_the_server_has_more_calls_than_the_limit_if_connections_op
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 0.0
-    monkeypatch.setattr(rate_limits, "time", SimpleNamespace(monotonic=lambda: now))
+    for module in (counting_periods, rate_limits, window_limits):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
     limit = RateLimit()
     limit.set_limits(240, None)
     delays = random.Random(1)
@@ -116,7 +119,8 @@ def simulate_calls(
 ) -> list[_Counted]:
     """Send calls in simulated time as fast as the limit allows; each uses 10 to 50 % of its bound."""
     now = 1000.0
-    monkeypatch.setattr(rate_limits, "time", SimpleNamespace(monotonic=lambda: now))
+    for module in (counting_periods, rate_limits, window_limits):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
     limit = RateLimit()
     limit.set_limits(None, tpm, counting=counting, counts_at_start=counting == "requested")
     draw = random.Random(1)

@@ -5,7 +5,8 @@ protocol/        request payloads and reply parsing: chat completions, responses
 capabilities/    probes that find out what a server supports, and their cache
 endpoint.py      one call with concurrency limit, retries and timeout: `await endpoint.post(path, payload, read)`
 concurrency.py   adaptive limit of concurrent calls
-rate_limits.py   limits per minute, pauses, and the rate that a server was seen to accept
+rate_limits.py   pauses, and the rate that a server was seen to accept; window_limits.py limits per minute
+counting_periods.py  servers that count calls in periods
 token_bounds.py  the largest number of tokens of a call, which a limit of tokens per minute reserves
 retries.py       the retry policy; `options.py` sets its numbers
 errors.py        classification of errors
